@@ -1,0 +1,139 @@
+//! What a running subroutine may touch: the one door between VCL and the rest of the program.
+
+use crate::value::{Text, Value};
+use base::Time;
+use copal_base as base;
+use std::any::Any;
+use std::fmt;
+
+/// The message a header variable belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// `req.http.*`
+    Req,
+    /// `req_top.http.*`
+    ReqTop,
+    /// `bereq.http.*`
+    Bereq,
+    /// `beresp.http.*`
+    Beresp,
+    /// `obj.http.*`
+    Obj,
+    /// `resp.http.*`
+    Resp,
+}
+
+/// The built-in subroutines, in the order of the manual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Sub {
+    Recv,
+    Hash,
+    Pipe,
+    Pass,
+    Hit,
+    Miss,
+    Purge,
+    Deliver,
+    Synth,
+    BackendFetch,
+    BackendResponse,
+    BackendError,
+    Init,
+    Fini,
+}
+
+/// What a subroutine decided. Source: Varnish 7.1, `vcl-step(7)`.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// `fail`: also what a fault makes.
+    Fail,
+    /// `synth(status, reason)`; the reason is the standard one if absent.
+    Synth(u16, Option<Text>),
+    /// `restart`
+    Restart,
+    /// `pass`; with a duration in `vcl_backend_response`, hit-for-pass.
+    Pass(Option<f64>),
+    /// `pipe`
+    Pipe,
+    /// `hash`
+    Hash,
+    /// `purge`
+    Purge,
+    /// `lookup`
+    Lookup,
+    /// `fetch`
+    Fetch,
+    /// `deliver`
+    Deliver,
+    /// `abandon`
+    Abandon,
+    /// `retry`
+    Retry,
+    /// `error`, with status and reason where given.
+    Error(Option<(u16, Option<Text>)>),
+    /// `vcl(label)`
+    Vcl(Text),
+    /// `ok`
+    Ok,
+}
+
+/// Why a subroutine could not go on. It fails the request, never the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault(pub String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Shorthand for a step of execution that can fail.
+pub type Result<T> = std::result::Result<T, Fault>;
+
+/// The request that a subroutine runs for. The checker has made sure that a variable is legal where it is used, so an
+/// implementation may answer a fault for the others.
+pub trait Host: Any {
+    /// The present moment, fixed for the length of one subroutine, as VCL's `now` wants it.
+    fn now(&self) -> Time;
+    /// Reads a variable that is no header.
+    fn get(&self, variable: crate::variables::Var) -> Result<Value>;
+    /// Writes a variable that is no header.
+    fn set(&mut self, variable: crate::variables::Var, value: Value) -> Result<()>;
+    /// Unsets a variable that is no header (`bereq.body`, `req.backend_hint` ...).
+    fn unset(&mut self, variable: crate::variables::Var) -> Result<()>;
+    /// Borrows a variable that is a plain string (`req.url`, `bereq.method` ...), so that a comparison copies nothing.
+    /// `None` if it is unset or not kept as bytes; the caller then falls back to [`Host::get`].
+    fn borrow(&self, variable: crate::variables::Var) -> Option<&[u8]>;
+    /// The first value of a field. `name` has no colon.
+    fn header(&self, side: Side, name: &[u8]) -> Option<&[u8]>;
+    /// All values of a field, joined by `", "` (std.collect) or walked (std.header_*).
+    fn headers(&self, side: Side, name: &[u8]) -> Vec<Text>;
+    /// Replaces all fields of that name by one.
+    ///
+    /// # Errors
+    /// A fault if the value holds CR, LF or NUL, or the message would outgrow its limit.
+    fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes all fields of that name.
+    fn unset_header(&mut self, side: Side, name: &[u8]) -> Result<()>;
+    /// `hash_data(text)`.
+    fn hash_data(&mut self, text: &[u8]) -> Result<()>;
+    /// `synthetic(text)`: in `vcl_synth` and `vcl_backend_error`; replaces or appends as `set resp.body` does.
+    fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()>;
+    /// `ban(expression)`. The inner error is the sentence for `std.ban_error()`.
+    fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String>;
+    /// A `VCL_Log` record (`std.log`), or another tag by Varnish's name (`VCL_Error`, `Debug`, `VCL_acl` ...).
+    fn log(&mut self, tag: &'static str, text: &[u8]);
+    /// `VCL_trace`/`VCL_call`/`VCL_return` records, for the request log: called once at entry with no action.
+    fn trace(&mut self, subroutine: Sub, action: Option<&'static str>);
+    /// What directors may look at, for `std.healthy` and for directors that choose at once.
+    fn ask(&self) -> crate::value::Ask<'_>;
+    /// Of a VMOD's task-scoped data: the value under `key` for this request or fetch, made by `make` when first asked
+    /// for. It is dropped with the task.
+    fn task_data(&mut self, key: usize, make: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any;
+    /// For VMODs that know the concrete host.
+    fn as_any(&mut self) -> &mut dyn Any;
+}

@@ -1,0 +1,214 @@
+//! The values that VCL computes with.
+
+use bytes::Bytes;
+use std::any::Any;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base::{Seconds, Time};
+use copal_base as base;
+
+/// A VCL string: bytes as they came, usually but not always UTF-8. Cheap to clone; a constant costs no allocation.
+pub type Text = Bytes;
+
+/// A value of any VCL type.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// No value: what a procedure returns, and an optional argument that was not given.
+    #[default]
+    Void,
+    /// BOOL.
+    Bool(bool),
+    /// INT, 64 bits.
+    Int(i64),
+    /// REAL.
+    Real(f64),
+    /// DURATION.
+    Duration(Seconds),
+    /// TIME.
+    Time(Time),
+    /// BYTES.
+    Bytes(u64),
+    /// STRING; `None` is the unset string (an absent header), which prints as nothing and is false.
+    String(Option<Text>),
+    /// IP, with its port. A Unix-domain peer is `0.0.0.0:0`, as in Varnish.
+    Ip(Option<SocketAddr>),
+    /// BACKEND: a backend or a director; `None` is VCL's `none`.
+    Backend(Option<BackendRef>),
+    /// ACL.
+    Acl(Arc<crate::value::AclValue>),
+    /// PROBE; `None` where an optional probe is absent.
+    Probe(Option<Arc<ProbeDefinition>>),
+    /// HEADER: a field of one of the messages, by name.
+    Header(crate::host::Side, Text),
+    /// STEVEDORE: a storage by name; `None` is the default.
+    Storage(Option<Text>),
+    /// ENUM: one of the words a VMOD's signature lists.
+    Enum(&'static str),
+    /// BLOB.
+    Blob(Option<Bytes>),
+    /// REGEX or SUB: the index in the program.
+    Code(u32),
+}
+
+impl Value {
+    /// A string value of `text`.
+    pub fn text(text: impl Into<Text>) -> Self {
+        Self::String(Some(text.into()))
+    }
+}
+
+/// An access list, ready to match. `matches` is the only thing a VMOD needs of it.
+#[derive(Debug)]
+pub struct AclValue {
+    /// The name in VCL.
+    pub name: String,
+    /// The entries, most specific first.
+    pub entries: Vec<AclEntry>,
+}
+
+/// One entry of an access list.
+#[derive(Debug, Clone)]
+pub struct AclEntry {
+    /// The network's address.
+    pub address: std::net::IpAddr,
+    /// How many leading bits count.
+    pub mask: u8,
+    /// `!` before the entry: an address in it does not match.
+    pub negated: bool,
+    /// The entry as written, for the log.
+    pub source: String,
+}
+
+/// A backend or director as VCL and VMODs see it. `origin` and the directors VMOD implement it.
+pub trait Backend: Any + Send + Sync {
+    /// The name in VCL (`default`, or the object's name for a director).
+    fn name(&self) -> &str;
+    /// The type as `backend.list` shows it (`probe`, `round-robin` ...).
+    fn kind(&self) -> &'static str;
+    /// Which backend serves this request: itself, another (a director's choice, itself perhaps a director), or none.
+    fn resolve(&self, ask: &Ask<'_>) -> Resolved;
+    /// Whether a request sent here could be served, and when that last changed.
+    fn health(&self, ask: &Ask<'_>) -> Health;
+    /// For whoever knows the concrete type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A shared backend or director. Two are the same backend if they are the same allocation.
+pub type BackendRef = Arc<dyn Backend>;
+
+impl fmt::Debug for dyn Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Backend({})", self.name())
+    }
+}
+
+/// A director's answer.
+#[derive(Debug, Clone)]
+pub enum Resolved {
+    /// The backend that was asked.
+    Itself,
+    /// Another one, to be asked in turn.
+    Other(BackendRef),
+    /// None is healthy.
+    None,
+}
+
+/// What a director may look at when it chooses.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'request> {
+    /// The present moment.
+    pub now: Time,
+    /// The request's hash digest, where it has been computed.
+    pub digest: Option<&'request [u8; 32]>,
+    /// `bereq.url` or `req.url`; empty outside requests.
+    pub url: &'request [u8],
+    /// A number to choose by, uniform over 64 bits and different for each ask.
+    pub random: u64,
+    /// How many resolutions led here; a chain of more than 32 resolves to none.
+    pub depth: u8,
+}
+
+/// Health of a backend or director.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Health {
+    /// Would serve a request.
+    pub healthy: bool,
+    /// When `healthy` last changed.
+    pub changed: Time,
+}
+
+/// A `backend` definition, attributes checked but nothing resolved or opened. Times in seconds; `None` means the
+/// parameter of that name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BackendDefinition {
+    /// The name in VCL.
+    pub name: String,
+    /// `.host`; empty with `.path`, or for `backend x none`.
+    pub host: String,
+    /// `.port`; 80 if absent.
+    pub port: Option<String>,
+    /// `.path`: a Unix-domain socket.
+    pub path: Option<String>,
+    /// `backend x none;`: always unhealthy.
+    pub none: bool,
+    /// `.host_header`.
+    pub host_header: Option<String>,
+    /// `.connect_timeout`.
+    pub connect_timeout: Option<Seconds>,
+    /// `.first_byte_timeout`.
+    pub first_byte_timeout: Option<Seconds>,
+    /// `.between_bytes_timeout`.
+    pub between_bytes_timeout: Option<Seconds>,
+    /// `.max_connections`; `None` is unlimited.
+    pub max_connections: Option<u32>,
+    /// `.proxy_header`: 1 or 2.
+    pub proxy_header: Option<u8>,
+    /// `.authority`.
+    pub authority: Option<String>,
+    /// `.probe`, named or inline.
+    pub probe: Option<Arc<ProbeDefinition>>,
+}
+
+/// A `probe` definition with Varnish's defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbeDefinition {
+    /// The name in VCL; empty for an inline one.
+    pub name: String,
+    /// `.url`, default `/`.
+    pub url: String,
+    /// `.request`: the lines as given, joined by CRLF; replaces what `.url` would make.
+    pub request: Option<String>,
+    /// `.expected_response`, default 200.
+    pub expected_response: u16,
+    /// `.timeout`, default 2 s.
+    pub timeout: Seconds,
+    /// `.interval`, default 5 s.
+    pub interval: Seconds,
+    /// `.window`, default 8; at most 64.
+    pub window: u32,
+    /// `.threshold`, default 3.
+    pub threshold: u32,
+    /// `.initial`, default one less than the threshold.
+    pub initial: Option<u32>,
+    /// `.expect_close`, default true.
+    pub expect_close: bool,
+}
+
+impl Default for ProbeDefinition {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            url: "/".into(),
+            request: None,
+            expected_response: 200,
+            timeout: 2.0,
+            interval: 5.0,
+            window: 8,
+            threshold: 3,
+            initial: None,
+            expect_close: true,
+        }
+    }
+}
