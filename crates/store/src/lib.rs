@@ -1,1 +1,18 @@
-//! See Cargo.toml.
+//! Where objects are kept: extents of memory, the budget they count against, and which of them go when it is spent.
+//!
+//! The interface is about objects, not bytes: [`Engine::begin`] gives a [`Fill`] that appends and then commits or aborts;
+//! a [`Cursor`] reads a range of an object, also while it is being filled. Knows no HTTP: a head is a block of bytes.
+
+mod block;
+pub mod cursor;
+pub mod engine;
+pub mod fill;
+mod lru;
+pub mod memory;
+pub mod object;
+
+pub use cursor::Cursor;
+pub use engine::{Creation, Engine, Evictions, Full, Statistics};
+pub use fill::Fill;
+pub use memory::Memory;
+pub use object::{Attributes, Flags, Object, State};
