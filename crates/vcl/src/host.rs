@@ -136,4 +136,38 @@ pub trait Host: Any {
     fn task_data(&mut self, key: usize, make: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any;
     /// For VMODs that know the concrete host.
     fn as_any(&mut self) -> &mut dyn Any;
+
+    /// The language version of the running program as `std.syntax` compares it: 40 or 41.
+    fn syntax(&self) -> u32 {
+        41
+    }
+    /// Puts the fields, URL and method of a message back to what they were when its task began (`std.rollback`).
+    /// `side` is [`Side::Req`] or [`Side::Bereq`].
+    ///
+    /// # Errors
+    /// A fault if the task has no such message.
+    fn rollback(&mut self, side: Side) -> Result<()> {
+        Err(Fault(format!("{side:?} cannot be rolled back here")))
+    }
+    /// A `Timestamp` record with `label` and the time that passed (`std.timestamp`). Nothing where no transaction runs.
+    fn timestamp(&mut self, label: &[u8]) {
+        let _ = label;
+    }
+    /// `std.late_100_continue`, called in `vcl_recv` only: true puts off `100 Continue` until the body is first read.
+    fn late_100_continue(&mut self, late: bool) {
+        let _ = late;
+    }
+    /// Sets the type of service (IPv4) or traffic class (IPv6) of the client's connection. A Unix-domain connection
+    /// ignores it.
+    ///
+    /// # Errors
+    /// A fault if there is no client connection or the kernel refuses.
+    fn set_ip_tos(&mut self, tos: u8) -> Result<()> {
+        Err(Fault(format!("no client connection to set type of service {tos} on")))
+    }
+    /// A backend or director of this VCL by its name (`directors.lookup`), in `vcl_init` and `vcl_fini`.
+    fn find_backend(&self, name: &str) -> Option<crate::value::BackendRef> {
+        let _ = name;
+        None
+    }
 }

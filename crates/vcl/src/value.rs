@@ -93,6 +93,25 @@ pub trait Backend: Any + Send + Sync {
     fn health(&self, ask: &Ask<'_>) -> Health;
     /// For whoever knows the concrete type.
     fn as_any(&self) -> &dyn Any;
+    /// As [`Backend::resolve`], for a caller that has the task at hand: a shard director whose parameters were changed
+    /// for this task (`shard_param.set()` in `vcl_backend_fetch`) sees the change. The default looks at `ask` only.
+    fn resolve_in_task(&self, ask: &Ask<'_>, host: &mut dyn crate::host::Host) -> Resolved {
+        let _ = host;
+        self.resolve(ask)
+    }
+    /// What `backend.list` shows of a director, appended to `out`; a leaf appends nothing.
+    fn list(&self, ask: &Ask<'_>, form: ListForm, out: &mut String) {
+        let _ = (ask, form, out);
+    }
+}
+
+/// How [`Backend::list`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListForm {
+    /// `-p`: a line a member instead of the count.
+    pub members: bool,
+    /// `-j`: JSON.
+    pub json: bool,
 }
 
 /// A shared backend or director. Two are the same backend if they are the same allocation.
