@@ -1,0 +1,119 @@
+//! Where a body ends, and whether the connection goes on after it.
+//!
+//! The one place that reads Content-Length and Transfer-Encoding. Everything doubtful is refused: request smuggling is
+//! two readers taking a different byte for the end of a body.
+//!
+//! Source: RFC 9112, sections 6, 7 and 9.3.
+
+use crate::{Fields, Known, Reject, RequestHead, ResponseHead, Version, syntax};
+
+/// The largest Content-Length: peers keep it in signed 64 bits.
+const LENGTH_MAX: u64 = i64::MAX as u64;
+
+/// How a request's body is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestFraming {
+    /// No body.
+    None,
+    /// This many bytes; may be zero.
+    Length(u64),
+    /// Chunked: see [`crate::chunked`].
+    Chunked,
+}
+
+/// How a response's body is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseFraming {
+    /// No body, whatever the fields say. Bytes that follow belong to no response: do not use the connection again if
+    /// there are any.
+    None,
+    /// This many bytes; may be zero.
+    Length(u64),
+    /// Chunked: see [`crate::chunked`].
+    Chunked,
+    /// All bytes until the connection is closed; whether the body is whole cannot be known.
+    UntilClose,
+}
+
+/// What the two fields say, kind of message aside.
+enum Said {
+    Nothing,
+    Length(u64),
+    Chunked,
+}
+
+/// How the body of `head` is delimited. The method plays no part: a GET may have a body.
+///
+/// # Errors
+/// Both fields, either one twice, a list, anything but digits or `chunked` (in any case), Transfer-Encoding in HTTP/1.0.
+///
+/// Source: RFC 9112, sections 6.1 and 6.3.
+pub fn request_framing(head: &RequestHead) -> Result<RequestFraming, Reject> {
+    Ok(match said(head.version, &head.fields)? {
+        Said::Nothing => RequestFraming::None,
+        Said::Length(length) => RequestFraming::Length(length),
+        Said::Chunked => RequestFraming::Chunked,
+    })
+}
+
+/// How the body of `head`, an answer to `method`, is delimited.
+///
+/// # Errors
+/// As [`request_framing`], also where there is no body: a cache stores and forwards these fields.
+///
+/// Source: RFC 9112, sections 6.1 and 6.3.
+pub fn response_framing(method: &[u8], head: &ResponseHead) -> Result<ResponseFraming, Reject> {
+    let said = said(head.version, &head.fields)?;
+    let tunnel = method == b"CONNECT" && (200..300).contains(&head.status);
+    let bodyless = method == b"HEAD" || matches!(head.status, 100..=199 | 204 | 304) || tunnel;
+    Ok(match said {
+        _ if bodyless => ResponseFraming::None,
+        Said::Nothing => ResponseFraming::UntilClose,
+        Said::Length(length) => ResponseFraming::Length(length),
+        Said::Chunked => ResponseFraming::Chunked,
+    })
+}
+
+fn said(version: Version, fields: &Fields) -> Result<Said, Reject> {
+    if fields.has_known(Known::TransferEncoding) {
+        return transfer_encoding(version, fields).map(|()| Said::Chunked);
+    }
+    let mut lengths = fields.all_known(Known::ContentLength);
+    let Some(length) = lengths.next() else { return Ok(Said::Nothing) };
+    if lengths.next().is_some() {
+        return Err(Reject::RepeatedLength);
+    }
+    let length = syntax::parse_digits(length).filter(|&length| length <= LENGTH_MAX).ok_or(Reject::Length)?;
+    Ok(Said::Length(length))
+}
+
+/// Accepts the one Transfer-Encoding there can be.
+fn transfer_encoding(version: Version, fields: &Fields) -> Result<(), Reject> {
+    if fields.has_known(Known::ContentLength) {
+        return Err(Reject::LengthAndEncoding);
+    }
+    if version == Version::Http10 {
+        return Err(Reject::EncodingInHttp10);
+    }
+    let mut codings = fields.all_known(Known::TransferEncoding);
+    let coding = codings.next().unwrap_or_default();
+    if codings.next().is_some() || coding.contains(&b',') {
+        return Err(Reject::RepeatedEncoding);
+    }
+    if coding.eq_ignore_ascii_case(b"chunked") { Ok(()) } else { Err(Reject::UnknownEncoding) }
+}
+
+/// Whether the sender means to keep the connection: the default of its version, unless Connection says otherwise.
+/// `close` wins over `keep-alive`.
+///
+/// Source: RFC 9112, section 9.3.
+pub fn keep_alive(version: Version, fields: &Fields) -> bool {
+    let mut keep = version == Version::Http11;
+    for option in fields.all_known(Known::Connection).flat_map(syntax::tokens) {
+        if option.eq_ignore_ascii_case(b"close") {
+            return false;
+        }
+        keep |= option.eq_ignore_ascii_case(b"keep-alive");
+    }
+    keep
+}

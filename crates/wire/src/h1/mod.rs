@@ -1,0 +1,48 @@
+//! HTTP/1 heads: parsing, body framing, persistence, writing.
+//!
+//! `httparse` finds the pieces fast; what it forgives (bare LF, leading LF, control bytes it passes) is refused here.
+//! The rule of the whole module: a head that two readers could read in two ways is a [`Reject`], and what is accepted is
+//! written again in one form only.
+//!
+//! Source: RFC 9112.
+
+mod framing;
+mod request;
+mod response;
+mod scan;
+mod target;
+mod write;
+
+pub use framing::{RequestFraming, ResponseFraming, keep_alive, request_framing, response_framing};
+pub use request::parse_request;
+pub use response::parse_response;
+pub use target::{TargetForm, absolute_form, target_form};
+pub use write::{write_request_head, write_response_head};
+
+/// How large a head may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The whole head with its empty line, in bytes (`http_req_size`).
+    pub head_bytes: usize,
+    /// One field line without CRLF, in bytes (`http_req_hdr_len`).
+    pub line_bytes: usize,
+    /// How many fields (`http_max_hdr`).
+    pub fields: usize,
+}
+
+impl Default for Limits {
+    /// Varnish's defaults: 32 KiB, 8 KiB, 64.
+    fn default() -> Self {
+        Self { head_bytes: 32 << 10, line_bytes: 8 << 10, fields: 64 }
+    }
+}
+
+/// How far a parse came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parse {
+    /// The head is not complete yet; read more and call again with all of it. Never answered once the head's limit is
+    /// reached.
+    Partial,
+    /// The head is complete and this many bytes long, skipped empty lines included.
+    Done(usize),
+}
