@@ -11,6 +11,8 @@ mod request;
 mod response;
 mod scan;
 mod target;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use framing::{RequestFraming, ResponseFraming, keep_alive, request_framing, response_framing};
