@@ -1,0 +1,307 @@
+//! The one list of commands: what the parser accepts, what `help` says, who may say it.
+
+use crate::json;
+use crate::reply::{Reply, Status};
+use std::fmt::Write as _;
+
+/// A command, for whoever does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Verb {
+    Auth,
+    BackendList,
+    BackendSetHealth,
+    Ban,
+    BanList,
+    Banner,
+    DebugListenAddress,
+    Help,
+    PanicClear,
+    PanicShow,
+    ParamReset,
+    ParamSet,
+    ParamShow,
+    Pid,
+    Ping,
+    Quit,
+    Start,
+    Status,
+    Stop,
+    StorageList,
+    VclDiscard,
+    VclInline,
+    VclList,
+    VclLoad,
+    VclShow,
+    VclState,
+    VclUse,
+}
+
+/// One row of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Which command.
+    pub verb: Verb,
+    /// Its word.
+    pub name: &'static str,
+    /// How it is called.
+    pub syntax: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+    /// Arguments it needs, `-j` not counted.
+    pub least: usize,
+    /// Arguments it takes at most, `-j` not counted; `None` is any number.
+    pub most: Option<usize>,
+    /// Takes `-j` as its first argument and answers in JSON.
+    pub json: bool,
+    /// May be said by a peer that has not answered the challenge.
+    pub before_auth: bool,
+    /// Only where clients are being served.
+    pub serving: bool,
+}
+
+impl Command {
+    /// Left out of the list that `help` prints, as in Varnish: for tests, not for people.
+    pub fn hidden(&self) -> bool {
+        self.name.starts_with("debug.")
+    }
+}
+
+const fn row(
+    verb: Verb,
+    name: &'static str,
+    syntax: &'static str,
+    help: &'static str,
+    arguments: (usize, Option<usize>),
+) -> Command {
+    let (least, most) = arguments;
+    Command { verb, name, syntax, help, least, most, json: false, before_auth: false, serving: false }
+}
+
+impl Command {
+    const fn json(mut self) -> Self {
+        self.json = true;
+        self
+    }
+
+    const fn before_auth(mut self) -> Self {
+        self.before_auth = true;
+        self
+    }
+
+    const fn serving(mut self) -> Self {
+        self.serving = true;
+        self
+    }
+}
+
+/// Every command, in alphabetical order.
+pub static COMMANDS: &[Command] = &[
+    row(
+        Verb::Auth,
+        "auth",
+        "auth <response>",
+        "Answer the challenge that the connection began with.",
+        (1, Some(1)),
+    )
+    .before_auth(),
+    row(
+        Verb::BackendList,
+        "backend.list",
+        "backend.list [-j] [-p] [<backend_pattern>]",
+        "List backends and directors with their health; -p adds what probes saw.",
+        (0, Some(2)),
+    )
+    .json()
+    .serving(),
+    row(
+        Verb::BackendSetHealth,
+        "backend.set_health",
+        "backend.set_health <backend_pattern> [auto|healthy|sick]",
+        "Say whether matching backends may be used; auto leaves it to their probes.",
+        (2, Some(2)),
+    )
+    .serving(),
+    row(
+        Verb::Ban,
+        "ban",
+        "ban <field> <operator> <arg> [&& <field> <oper> <arg> ...]",
+        "Let no object be served any more for which all conditions hold.",
+        (3, None),
+    )
+    .serving(),
+    row(Verb::BanList, "ban.list", "ban.list [-j]", "List the bans in force, newest first.", (0, Some(0)))
+        .json()
+        .serving(),
+    row(Verb::Banner, "banner", "banner", "Show what greets a new session.", (0, Some(0))),
+    row(
+        Verb::DebugListenAddress,
+        "debug.listen_address",
+        "debug.listen_address",
+        "List the addresses that clients can connect to.",
+        (0, Some(0)),
+    )
+    .serving(),
+    row(Verb::Help, "help", "help [-j|<command>]", "List the commands, or explain one.", (0, Some(1)))
+        .json()
+        .before_auth(),
+    row(Verb::PanicClear, "panic.clear", "panic.clear [-z]", "Forget the last panic.", (0, Some(1))),
+    row(
+        Verb::PanicShow,
+        "panic.show",
+        "panic.show [-j]",
+        "Show the last panic, if there was one.",
+        (0, Some(0)),
+    )
+    .json(),
+    row(
+        Verb::ParamReset,
+        "param.reset",
+        "param.reset <param>",
+        "Set a parameter back to its default.",
+        (1, Some(1)),
+    ),
+    row(Verb::ParamSet, "param.set", "param.set [-j] <param> <value>", "Set a parameter.", (2, Some(2)))
+        .json(),
+    row(
+        Verb::ParamShow,
+        "param.show",
+        "param.show [-l|-j] [<param>|changed]",
+        "Show parameters: all, one, or those that are not at their default; -l explains them.",
+        (0, Some(2)),
+    )
+    .json(),
+    row(Verb::Pid, "pid", "pid [-j]", "Show the process numbers.", (0, Some(0))).json(),
+    row(Verb::Ping, "ping", "ping [-j] [<timestamp>]", "Show that the session lives.", (0, Some(1)))
+        .json()
+        .before_auth(),
+    row(Verb::Quit, "quit", "quit", "Close the session.", (0, Some(0))).before_auth(),
+    row(Verb::Start, "start", "start", "Begin to serve clients.", (0, Some(0))),
+    row(Verb::Status, "status", "status [-j]", "Say whether clients are being served.", (0, Some(0))).json(),
+    row(Verb::Stop, "stop", "stop", "Stop serving clients; what was cached is lost.", (0, Some(0))),
+    row(Verb::StorageList, "storage.list", "storage.list [-j]", "List the stores.", (0, Some(0)))
+        .json()
+        .serving(),
+    row(
+        Verb::VclDiscard,
+        "vcl.discard",
+        "vcl.discard <name_pattern>...",
+        "Unload every VCL whose name matches.",
+        (1, None),
+    ),
+    row(
+        Verb::VclInline,
+        "vcl.inline",
+        "vcl.inline <configname> <quoted_VCLstring> [auto|cold|warm]",
+        "Compile the VCL given as an argument, and load it under that name.",
+        (2, Some(3)),
+    ),
+    row(Verb::VclList, "vcl.list", "vcl.list [-j]", "List the loaded VCLs.", (0, Some(0))).json(),
+    row(
+        Verb::VclLoad,
+        "vcl.load",
+        "vcl.load <configname> <filename> [auto|cold|warm]",
+        "Compile a VCL file, and load it under that name.",
+        (2, Some(3)),
+    ),
+    row(
+        Verb::VclShow,
+        "vcl.show",
+        "vcl.show [-v] [<configname>]",
+        "Show the source of a VCL; -v adds included files and the built-in VCL.",
+        (0, Some(2)),
+    ),
+    row(
+        Verb::VclState,
+        "vcl.state",
+        "vcl.state <configname> [auto|cold|warm]",
+        "Keep a VCL ready (warm), let its backends rest (cold), or decide by use (auto).",
+        (2, Some(2)),
+    ),
+    row(
+        Verb::VclUse,
+        "vcl.use",
+        "vcl.use <configname|label>",
+        "Serve new requests with that VCL.",
+        (1, Some(1)),
+    ),
+];
+
+/// The command of that name.
+pub fn find(name: &str) -> Option<&'static Command> {
+    COMMANDS.binary_search_by(|row| row.name.cmp(name)).ok().map(|index| &COMMANDS[index])
+}
+
+/// The reply to a name that is in no list.
+pub fn unknown() -> Reply {
+    Reply::new(Status::Unknown, "Unknown request.\nType 'help' for more info.\n")
+}
+
+/// `help` with its arguments, `-j` taken off.
+pub fn help(arguments: &[String]) -> Reply {
+    let mut text = String::new();
+    match arguments.first() {
+        None => {
+            for command in COMMANDS.iter().filter(|command| !command.hidden()) {
+                let _ = writeln!(text, "{}", command.syntax);
+            }
+        }
+        Some(name) => match find(name) {
+            Some(command) => {
+                let _ = writeln!(text, "{}\n{}", command.syntax, command.help);
+            }
+            None => return unknown(),
+        },
+    }
+    Reply::ok(text)
+}
+
+/// `help -j`: the whole list, whatever the arguments, as in Varnish.
+pub fn help_json(words: &[&str], now: f64) -> Reply {
+    let mut text = json::begin(2, words, now);
+    for (index, command) in COMMANDS.iter().enumerate() {
+        let _ = write!(
+            text,
+            "{}\n  {{\n    \"request\": {},\n    \"syntax\": {},\n    \"help\": {},\n    \"minarg\": {},\n    \
+             \"maxarg\": {},\n    \"flags\": \"{}\",\n    \"json\": {}\n  }}",
+            if index == 0 { "" } else { "," },
+            json::string(command.name),
+            json::string(command.syntax),
+            json::string(command.help),
+            command.least,
+            command.most.map_or("-1".to_owned(), |most| most.to_string()),
+            if command.hidden() { "d" } else { "" },
+            command.json,
+        );
+    }
+    text.push_str("\n]\n");
+    Reply::ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_agree_with_themselves() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        for command in COMMANDS {
+            assert!(command.syntax.starts_with(command.name), "{}", command.name);
+            assert!(command.most.is_none_or(|most| most >= command.least), "{}", command.name);
+            assert_eq!(command.json, command.syntax.contains("-j"), "{}", command.name);
+            assert!(std::ptr::eq(find(command.name).unwrap(), command));
+        }
+        assert!(find("nope").is_none());
+    }
+
+    #[test]
+    fn help_is_made_from_the_rows() {
+        assert!(help(&[]).body.starts_with("auth <response>\nbackend.list [-j] [-p] [<backend_pattern>]\n"));
+        assert!(!help(&[]).body.contains("debug."));
+        assert_eq!(help(&["ping".into()]).body, "ping [-j] [<timestamp>]\nShow that the session lives.\n");
+        assert_eq!(help(&["x".into()]).status, Status::Unknown);
+        let json = help_json(&["help", "-j"], 1.0).body;
+        assert!(json.starts_with("[ 2, [\"help\", \"-j\"], 1.000, \n  {\n    \"request\": \"auth\",\n"));
+        assert!(json.ends_with("  }\n]\n"));
+    }
+}
