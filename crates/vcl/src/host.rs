@@ -44,6 +44,72 @@ pub enum Sub {
     Fini,
 }
 
+impl Sub {
+    /// How many there are.
+    pub const COUNT: usize = 14;
+
+    /// All of them, in the order of the enum.
+    pub const EVERY: [Sub; Sub::COUNT] = [
+        Sub::Recv,
+        Sub::Hash,
+        Sub::Pipe,
+        Sub::Pass,
+        Sub::Hit,
+        Sub::Miss,
+        Sub::Purge,
+        Sub::Deliver,
+        Sub::Synth,
+        Sub::BackendFetch,
+        Sub::BackendResponse,
+        Sub::BackendError,
+        Sub::Init,
+        Sub::Fini,
+    ];
+
+    /// Its name in VCL without `vcl_`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sub::Recv => "recv",
+            Sub::Hash => "hash",
+            Sub::Pipe => "pipe",
+            Sub::Pass => "pass",
+            Sub::Hit => "hit",
+            Sub::Miss => "miss",
+            Sub::Purge => "purge",
+            Sub::Deliver => "deliver",
+            Sub::Synth => "synth",
+            Sub::BackendFetch => "backend_fetch",
+            Sub::BackendResponse => "backend_response",
+            Sub::BackendError => "backend_error",
+            Sub::Init => "init",
+            Sub::Fini => "fini",
+        }
+    }
+}
+
+impl Action {
+    /// Its name as `return (...)` and the log have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Action::Fail => "fail",
+            Action::Synth(..) => "synth",
+            Action::Restart => "restart",
+            Action::Pass(_) => "pass",
+            Action::Pipe => "pipe",
+            Action::Hash => "hash",
+            Action::Purge => "purge",
+            Action::Lookup => "lookup",
+            Action::Fetch => "fetch",
+            Action::Deliver => "deliver",
+            Action::Abandon => "abandon",
+            Action::Retry => "retry",
+            Action::Error(_) => "error",
+            Action::Vcl(_) => "vcl",
+            Action::Ok => "ok",
+        }
+    }
+}
+
 /// What a subroutine decided. Source: Varnish 7.1, `vcl-step(7)`.
 #[derive(Clone, Debug)]
 pub enum Action {
@@ -105,6 +171,22 @@ pub trait Host: Any {
     fn set(&mut self, variable: crate::variables::Var, value: Value) -> Result<()>;
     /// Unsets a variable that is no header (`bereq.body`, `req.backend_hint` ...).
     fn unset(&mut self, variable: crate::variables::Var) -> Result<()>;
+    /// Writes a variable that is a plain string. The default goes through [`Host::set`]; a host that copies the bytes
+    /// into a buffer of its own saves an allocation.
+    ///
+    /// # Errors
+    /// As [`Host::set`].
+    fn set_text(&mut self, variable: crate::variables::Var, text: &[u8]) -> Result<()> {
+        self.set(variable, Value::text(Text::copy_from_slice(text)))
+    }
+    /// A property of the storage called `name`.
+    ///
+    /// # Errors
+    /// A fault if there is no such storage.
+    fn storage(&self, name: &[u8], property: crate::variables::StorageVar) -> Result<Value> {
+        let _ = property;
+        Err(Fault(format!("no storage {}", String::from_utf8_lossy(name))))
+    }
     /// Borrows a variable that is a plain string (`req.url`, `bereq.method` ...), so that a comparison copies nothing.
     /// `None` if it is unset or not kept as bytes; the caller then falls back to [`Host::get`].
     fn borrow(&self, variable: crate::variables::Var) -> Option<&[u8]>;

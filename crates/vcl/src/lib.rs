@@ -6,6 +6,11 @@
 //!
 //! This crate reads no clock, opens no file and knows no cache: whatever VCL can touch comes through `Host`.
 
+pub mod exec;
 pub mod host;
+pub mod instance;
+pub mod program;
+pub mod regex;
 pub mod value;
+pub mod variables;
 pub mod vmod;
