@@ -109,9 +109,10 @@ fn character_end(bytes: &[u8], at: usize) -> Option<usize> {
 /// Whether the byte at `at` is inside a name, so that an `r` there begins no raw string (`br"..."` does).
 fn continues_word(bytes: &[u8], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| bytes[before]) else { return false };
-    let prefix = matches!(before, b'b' | b'c');
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    is_name(before) && !(prefix && !at.checked_sub(2).is_some_and(|two| is_name(bytes[two])))
+    let is_prefix =
+        matches!(before, b'b' | b'c') && !at.checked_sub(2).is_some_and(|two| is_name(bytes[two]));
+    is_name(before) && !is_prefix
 }
 
 #[cfg(test)]
