@@ -1,0 +1,149 @@
+//! The kernel and libc calls that have no safe face elsewhere. Each is one function; nothing keeps a pointer.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsRawFd;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A type that owns one descriptor and gives out that same one for as long as it lives.
+pub(crate) trait Descriptor: AsRawFd {}
+
+impl Descriptor for socket2::Socket {}
+
+/// Has the runtime watch a descriptor until the result is dropped.
+pub(crate) fn watch<T: Descriptor>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: by its contract a `Descriptor` keeps its descriptor open and unchanged while it lives, and `AsyncFd` takes
+    // the registration back before it drops the owner.
+    unsafe { AsyncFd::register_with_interest(owner, interest) }.map_err(io::Error::from)
+}
+
+/// Milliseconds of the monotonic clock, exact.
+pub(crate) fn monotonic_ms() -> u64 {
+    clock_ms(libc::CLOCK_MONOTONIC)
+}
+
+/// Milliseconds of the monotonic clock as of the kernel's last tick: up to [`COARSE_LAG_MS`] behind, a third the price.
+#[inline]
+pub(crate) fn coarse_ms() -> u64 {
+    clock_ms(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// How far [`coarse_ms`] may lag: one tick of the slowest kernel configuration, 100 Hz.
+pub(crate) const COARSE_LAG_MS: u64 = 10;
+
+fn clock_ms(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid, writable timespec for the length of the call.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    debug_assert_eq!(result, 0, "both clocks exist on every Linux");
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// The CPUs this process may run on, in order. Empty if the kernel does not say.
+pub(crate) fn affinity() -> Vec<usize> {
+    // SAFETY: an all-zero cpu_set_t is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid for writes of its own size.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
+    if result != 0 {
+        return Vec::new();
+    }
+    // SAFETY: `cpu` stays below the number of bits in the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Pins the calling thread to `cpu`.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: an all-zero cpu_set_t is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `cpu` is below the number of bits in the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is valid for reads of its own size.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer and size describe `value`, which outlives the call; the descriptor is borrowed and open.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), size) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The user id of a user name, if there is such a user.
+pub(crate) fn user_id(name: &str) -> io::Result<Option<u32>> {
+    let name = CString::new(name)?;
+    let mut space = vec![0 as libc::c_char; SPACE];
+    // SAFETY: an all-zero passwd (null pointers, zero ids) is a valid value to be overwritten.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call; `space` is as long as said.
+    let result =
+        unsafe { libc::getpwnam_r(name.as_ptr(), &mut entry, space.as_mut_ptr(), space.len(), &mut found) };
+    looked_up(result, found.is_null(), entry.pw_uid)
+}
+
+/// The group id of a group name, if there is such a group.
+pub(crate) fn group_id(name: &str) -> io::Result<Option<u32>> {
+    let name = CString::new(name)?;
+    let mut space = vec![0 as libc::c_char; SPACE];
+    // SAFETY: an all-zero group (null pointers, zero id) is a valid value to be overwritten.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call; `space` is as long as said.
+    let result =
+        unsafe { libc::getgrnam_r(name.as_ptr(), &mut entry, space.as_mut_ptr(), space.len(), &mut found) };
+    looked_up(result, found.is_null(), entry.gr_gid)
+}
+
+/// Room for one entry with its strings; a group of thousands of members fits.
+const SPACE: usize = 256 << 10;
+
+fn looked_up(result: libc::c_int, absent: bool, id: u32) -> io::Result<Option<u32>> {
+    match result {
+        0 | libc::ENOENT | libc::ESRCH => Ok((!absent).then_some(id)),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coarse_clock_lags_by_at_most_one_tick() {
+        let (coarse, exact) = (coarse_ms(), monotonic_ms());
+        assert!(coarse <= exact);
+        // The thread may be descheduled between the two reads, so only gross disagreement is a fault.
+        assert!(exact - coarse < 5_000, "{coarse} {exact}");
+    }
+
+    #[test]
+    fn names_resolve() {
+        assert_eq!(user_id("root").unwrap(), Some(0));
+        assert_eq!(group_id("root").unwrap(), Some(0));
+        assert_eq!(user_id("no-such-user-here").unwrap(), None);
+        assert_eq!(group_id("no-such-group-here").unwrap(), None);
+        assert!(user_id("a\0b").is_err());
+    }
+
+    #[test]
+    fn process_has_a_cpu() {
+        assert!(!affinity().is_empty());
+        assert!(pin(usize::MAX).is_err());
+    }
+}
