@@ -19,6 +19,8 @@ const OVERHEAD: usize = SEPARATOR.len() + END.len();
 /// Left-over bytes that are tolerated whatever the size of the live ones.
 const GARBAGE_MIN: usize = 8 << 10;
 const UNKNOWN: u8 = u8::MAX;
+/// In an index, says that the length of the value follows in 32 bits.
+const LONG: u16 = u16::MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -54,6 +56,28 @@ impl Entry {
     #[inline]
     fn size(&self) -> usize {
         self.name_len as usize + self.value_len as usize + OVERHEAD
+    }
+
+    /// Takes one entry of a table of contents; `None` at its end and where it is none.
+    #[inline]
+    fn read(index: &mut &[u8], start: usize) -> Option<Entry> {
+        let mut rest = *index;
+        let (&known, after) = rest.split_first()?;
+        rest = after;
+        let (known, name_len) = match Known::from_index(known) {
+            Some(name) => (known, name.name().len() as u16),
+            None => (UNKNOWN, take_u16(&mut rest)?),
+        };
+        let value_len = match take_u16(&mut rest)? {
+            LONG => {
+                let (bytes, after) = rest.split_first_chunk::<4>()?;
+                rest = after;
+                u32::from_le_bytes(*bytes)
+            }
+            short => u32::from(short),
+        };
+        *index = rest;
+        Some(Entry { start: u32::try_from(start).ok()?, value_len, name_len, known })
     }
 }
 
@@ -274,6 +298,44 @@ impl Fields {
         }
     }
 
+    /// Appends a table of contents for the block that [`Fields::write_to`] writes, 3 bytes a known field, 5 another. Made
+    /// once when a block is stored, it lets [`Fields::load_indexed`] read the block several times faster than
+    /// [`Fields::load_block`]. Known names go by their number: valid within this process only.
+    pub fn write_index(&self, out: &mut Vec<u8>) {
+        for entry in &self.entries {
+            out.push(entry.known);
+            if entry.known == UNKNOWN {
+                out.extend_from_slice(&entry.name_len.to_le_bytes());
+            }
+            match u16::try_from(entry.value_len) {
+                Ok(short) if short != LONG => out.extend_from_slice(&short.to_le_bytes()),
+                _ => {
+                    out.extend_from_slice(&LONG.to_le_bytes());
+                    out.extend_from_slice(&entry.value_len.to_le_bytes());
+                }
+            }
+        }
+    }
+
+    /// As [`Fields::load_block`], with the table of contents that [`Fields::write_index`] wrote for the same fields.
+    /// `false`, and no fields, if the two do not belong together.
+    pub fn load_indexed(&mut self, mut index: &[u8], block: &[u8]) -> bool {
+        self.clear();
+        self.bytes.extend_from_slice(block);
+        let mut start = 0;
+        while let Some(entry) = Entry::read(&mut index, start) {
+            start += entry.size();
+            self.present |= Self::bit_of(entry.known);
+            self.entries.push(entry);
+        }
+        if start != block.len() || !index.is_empty() {
+            self.clear();
+            return false;
+        }
+        self.live = start;
+        true
+    }
+
     fn field<'a>(&'a self, entry: &Entry) -> Field<'a> {
         let line = entry.start as usize..entry.value().end;
         Field {
@@ -435,6 +497,12 @@ impl PartialEq for Fields {
 
 impl Eq for Fields {}
 
+fn take_u16(bytes: &mut &[u8]) -> Option<u16> {
+    let (number, rest) = bytes.split_first_chunk::<2>()?;
+    *bytes = rest;
+    Some(u16::from_le_bytes(*number))
+}
+
 /// Where `needle` first is. Eight bytes a step: lines are short, so a call into a library costs more than it saves.
 #[inline]
 fn find(needle: u8, bytes: &[u8]) -> Option<usize> {
@@ -475,10 +543,31 @@ mod tests {
         back.load_block(&out);
         back.check();
         assert_eq!(&back, fields);
-        back.clear();
+        let mut index = Vec::new();
+        fields.write_index(&mut index);
+        assert!(back.load_indexed(&index, &out));
+        back.check();
+        assert_eq!(&back, fields);
         back.copy_from(fields);
         back.check();
         assert_eq!(&back, fields);
+    }
+
+    #[test]
+    fn an_index_that_does_not_belong_is_refused() {
+        let fields = of(&[("Host", "a"), ("X-Long", &"x".repeat(70_000))]);
+        let (mut block, mut index) = (Vec::new(), Vec::new());
+        fields.write_to(&mut block);
+        fields.write_index(&mut index);
+        let mut back = Fields::new();
+        assert!(back.load_indexed(&index, &block));
+        assert_eq!(back, fields);
+        for end in 0..index.len() {
+            assert!(!back.load_indexed(&index[..end], &block));
+            assert!(back.is_empty() && back.byte_len() == 0);
+        }
+        assert!(!back.load_indexed(&index, &block[1..]));
+        assert!(!back.load_indexed(&[0xfe; 9], &block));
     }
 
     #[test]
