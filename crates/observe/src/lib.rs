@@ -1,1 +1,28 @@
-//! See Cargo.toml.
+//! What a running process shows: its log and its counters, in shared memory in the layouts of Varnish 7.1, and the
+//! readers of both.
+//!
+//! ```text
+//! write:  shm (Worker, Manager) > vsm (which segments there are) > map (the memory)
+//!         records > vsl (the ring)            counters, sections > point (what a number is)
+//! read:   read (counters, the log's records, transactions) > format (access-log lines)
+//! ```
+//! Not here: the process log for people, and who decides what is logged.
+
+pub mod counters;
+mod digits;
+pub mod map;
+pub mod mask;
+pub mod point;
+pub mod records;
+pub mod sections;
+pub mod shm;
+pub mod tags;
+pub mod vsl;
+pub mod vsm;
+
+pub use counters::{Counter, Counters};
+pub use mask::Mask;
+pub use records::{Kind, LogWriter, Records};
+pub use sections::{Mgt, SharedCounter, Sma, Vbe};
+pub use shm::{CounterSet, Live, Manager, Stripe, Worker};
+pub use tags::Tag;

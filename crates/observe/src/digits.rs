@@ -1,0 +1,90 @@
+//! Numbers in decimal, straight into a slice: the log prints a dozen a request.
+
+const PAIRS: &[u8; 200] = &{
+    let mut pairs = [0u8; 200];
+    let mut n = 0;
+    while n < 100 {
+        pairs[2 * n] = b'0' + (n / 10) as u8;
+        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        n += 1;
+    }
+    pairs
+};
+
+/// The most bytes that [`integer`] writes.
+pub(crate) const INTEGER_MAX: usize = 20;
+/// The most bytes that [`micros`] writes.
+pub(crate) const MICROS_MAX: usize = 22;
+
+fn pair(out: &mut [u8], at: usize, value: u64) {
+    let from = 2 * (value % 100) as usize;
+    out[at..at + 2].copy_from_slice(&PAIRS[from..from + 2]);
+}
+
+fn count(value: u64) -> usize {
+    value.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Writes `value` and returns its length. `out` has at least [`INTEGER_MAX`] bytes.
+#[inline]
+pub(crate) fn integer(out: &mut [u8], mut value: u64) -> usize {
+    let length = count(value);
+    let mut at = length;
+    while at >= 2 {
+        at -= 2;
+        pair(out, at, value);
+        value /= 100;
+    }
+    if at == 1 {
+        out[0] = b'0' + (value % 10) as u8;
+    }
+    length
+}
+
+/// Writes `seconds` with six decimals and returns its length, or `None` if it is out of the range that needs no general
+/// printer (about 290,000 years either way). `out` has at least [`MICROS_MAX`] bytes.
+#[inline]
+pub(crate) fn micros(out: &mut [u8], seconds: f64) -> Option<usize> {
+    if seconds.is_nan() || seconds.abs() > 9.0e12 {
+        return None;
+    }
+    // Half up; the conversion saturates, but the range is checked above.
+    let scaled = (seconds.abs() * 1e6 + 0.5) as u64;
+    let sign = usize::from(seconds < 0.0);
+    if sign == 1 {
+        out[0] = b'-';
+    }
+    let whole = sign + integer(&mut out[sign..], scaled / 1_000_000);
+    let fraction = scaled % 1_000_000;
+    out[whole] = b'.';
+    pair(out, whole + 1, fraction / 10_000);
+    pair(out, whole + 3, fraction / 100);
+    pair(out, whole + 5, fraction);
+    Some(whole + 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_print_as_the_general_printer_does() {
+        for value in [0, 1, 9, 10, 99, 100, 12_345, 1_000_000, u64::MAX, u64::MAX / 10] {
+            let mut out = [0; 32];
+            let length = integer(&mut out, value);
+            assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn moments_print_as_the_general_printer_does() {
+        for value in [0.0, 0.000_023, 1.5, 1_795_237_696.123_456, -0.25, 8.9e12] {
+            let mut out = [0; 32];
+            let length = micros(&mut out, value).unwrap();
+            assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), format!("{value:.6}"));
+        }
+        assert_eq!(micros(&mut [0; 32], f64::NAN), None);
+        assert_eq!(micros(&mut [0; 32], f64::INFINITY), None);
+        assert_eq!(micros(&mut [0; 32], -1e300), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Sections of counters that come and go while the worker runs: one for each backend, one for each store, the manager's.
+//!
+//! Each is a shared-memory segment of its own that Varnish's tools read directly, counted into by all threads.
+
+use crate::point::{Format, Kind, Level, Point, SectionKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One value that all threads count into.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct SharedCounter(AtomicU64);
+
+impl SharedCounter {
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Takes one away.
+    #[inline]
+    pub fn dec(&self) {
+        self.sub(1);
+    }
+
+    /// Adds `amount`.
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Takes `amount` away.
+    #[inline]
+    pub fn sub(&self, amount: u64) {
+        self.0.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// Replaces the value.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! sections {
+    ($(#[$doc:meta])* $section:ident(id: $id:literal, name: $label_name:literal, label: $label:literal,
+        text: $about:literal, order: $order:literal)
+     { $($name:ident: $kind:ident $format:ident $level:ident $text:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        #[repr(C)]
+        pub struct $section {
+            $(#[doc = $text] pub $name: SharedCounter,)*
+        }
+
+        impl $section {
+            /// The rows of this section.
+            pub const KIND: &'static SectionKind = {
+                static KIND: SectionKind = SectionKind {
+                    id: $id, name: $label_name, label: $label, text: $about, order: $order,
+                    points: &[$(Point {
+                        name: stringify!($name), kind: Kind::$kind, format: Format::$format, level: Level::$level,
+                        text: $text,
+                    },)*],
+                };
+                &KIND
+            };
+        }
+    };
+}
+
+sections! {
+    /// MGT: the manager.
+    Mgt(id: 3, name: "mgt", label: "MGT", text: "What the manager did", order: 20) {
+        uptime: Counter Duration Info "Seconds since the manager began";
+        child_start: Counter Integer Diag "Workers started";
+        child_exit: Counter Integer Diag "Workers that ended as told";
+        child_stop: Counter Integer Diag "Workers that ended untold";
+        child_died: Counter Integer Diag "Workers killed by a signal";
+        child_dump: Counter Integer Diag "Workers that left a core";
+        child_panic: Counter Integer Diag "Workers that panicked";
+    }
+}
+
+sections! {
+    /// SMA.<store>: a store in memory.
+    Sma(id: 4, name: "sma", label: "SMA", text: "A memory store", order: 40) {
+        c_req: Counter Integer Info "Requests for room";
+        c_fail: Counter Integer Info "Requests for room that failed";
+        c_bytes: Counter Bytes Info "Bytes handed out";
+        c_freed: Counter Bytes Info "Bytes given back";
+        g_alloc: Gauge Integer Info "Pieces in use";
+        g_bytes: Gauge Bytes Info "Bytes in use";
+        g_space: Gauge Bytes Info "Bytes free";
+    }
+}
+
+sections! {
+    /// VBE.<vcl>.<backend>: a backend.
+    Vbe(id: 5, name: "vbe", label: "VBE", text: "A backend", order: 60) {
+        happy: Bitmap Bitmap Info "Outcomes of the last probes, newest in the lowest bit";
+        bereq_hdrbytes: Counter Bytes Info "Bytes sent: request heads";
+        bereq_bodybytes: Counter Bytes Info "Bytes sent: request bodies";
+        beresp_hdrbytes: Counter Bytes Info "Bytes received: response heads";
+        beresp_bodybytes: Counter Bytes Info "Bytes received: response bodies";
+        pipe_hdrbytes: Counter Bytes Info "Pipe bytes: request heads";
+        pipe_out: Counter Bytes Info "Pipe bytes to the backend";
+        pipe_in: Counter Bytes Info "Pipe bytes from the backend";
+        conn: Gauge Integer Info "Connections in use";
+        req: Counter Integer Info "Requests sent";
+        unhealthy: Counter Integer Info "Fetches not tried: unhealthy";
+        busy: Counter Integer Info "Fetches not tried: at the limit of connections";
+        fail: Counter Integer Info "Connections that failed";
+        fail_eacces: Counter Integer Diag "Connections that failed: not permitted";
+        fail_eaddrnotavail: Counter Integer Diag "Connections that failed: no local address";
+        fail_econnrefused: Counter Integer Diag "Connections that failed: refused";
+        fail_enetunreach: Counter Integer Diag "Connections that failed: network unreachable";
+        fail_etimedout: Counter Integer Diag "Connections that failed: timed out";
+        fail_other: Counter Integer Diag "Connections that failed: another reason";
+        helddown: Counter Integer Diag "Connections not tried: failed a moment ago";
+    }
+}
+
+/// A struct of [`SharedCounter`]s that stands for a section: `repr(C)`, nothing but counters in the order of the rows.
+pub trait Section: crate::map::Plain {
+    /// The rows.
+    fn kind() -> &'static SectionKind;
+}
+
+macro_rules! is_section {
+    ($($section:ident)*) => {
+        $(impl Section for $section {
+            fn kind() -> &'static SectionKind {
+                Self::KIND
+            }
+        })*
+    };
+}
+
+is_section! { Mgt Sma Vbe }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_as_large_as_their_rows() {
+        assert_eq!(size_of::<Vbe>(), 8 * Vbe::KIND.points.len());
+        assert_eq!(size_of::<Sma>(), 8 * Sma::KIND.points.len());
+        assert_eq!(size_of::<Mgt>(), 8 * Mgt::KIND.points.len());
+    }
+}
