@@ -97,8 +97,8 @@ pub fn build(response: &Fields, request: &Fields) -> Result<Vec<u8>, Unusable> {
 pub fn matches(spec: &[u8], request: &Fields) -> bool {
     let mut rest = spec;
     while !rest.is_empty() {
-        let Some((name, value, after)) = entry(rest) else { return false };
-        if !same(request, name, value) {
+        let Some((wanted, after)) = entry(rest) else { return false };
+        if !same(request, wanted) {
             return false;
         }
         rest = after;
@@ -106,35 +106,43 @@ pub fn matches(spec: &[u8], request: &Fields) -> bool {
     true
 }
 
-/// The names and values of a specification, in order; `None` for a field that was absent. Ends at the first entry that is
-/// none.
-pub fn entries(spec: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+/// What a specification says of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// In lower case.
+    pub name: &'a [u8],
+    /// The values joined; `None` if the field was absent.
+    pub value: Option<&'a [u8]>,
+}
+
+/// What a specification says, in order. Ends at the first entry that is none.
+pub fn entries(spec: &[u8]) -> impl Iterator<Item = Wanted<'_>> {
     let mut rest = spec;
     std::iter::from_fn(move || {
-        let (name, value, after) = entry(rest)?;
+        let (wanted, after) = entry(rest)?;
         rest = after;
-        Some((name, value))
+        Some(wanted)
     })
 }
 
-/// The first entry: name, value if present, what follows.
-fn entry(spec: &[u8]) -> Option<(&[u8], Option<&[u8]>, &[u8])> {
+/// The first entry, and what follows it.
+fn entry(spec: &[u8]) -> Option<(Wanted<'_>, &[u8])> {
     let (&name_len, rest) = spec.split_first()?;
     let (name, rest) = rest.split_at_checked(name_len as usize)?;
     let (length, rest) = rest.split_first_chunk::<2>()?;
     match u16::from_le_bytes(*length) {
-        ABSENT => Some((name, None, rest)),
+        ABSENT => Some((Wanted { name, value: None }, rest)),
         length => {
             let (value, rest) = rest.split_at_checked(length as usize)?;
-            Some((name, Some(value), rest))
+            Some((Wanted { name, value: Some(value) }, rest))
         }
     }
 }
 
-/// Whether the fields called `name` of `request`, joined, are `expected`.
-fn same(request: &Fields, name: &[u8], expected: Option<&[u8]>) -> bool {
-    let mut values = request.all(name);
-    let (first, mut rest) = match (values.next(), expected) {
+/// Whether the fields of `request` of the wanted name, joined, have the wanted value.
+fn same(request: &Fields, wanted: Wanted<'_>) -> bool {
+    let mut values = request.all(wanted.name);
+    let (first, mut rest) = match (values.next(), wanted.value) {
         (None, None) => return true,
         (Some(first), Some(expected)) => (first, expected),
         _ => return false,

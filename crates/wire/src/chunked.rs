@@ -1,15 +1,11 @@
 //! The chunked transfer coding: a strict decoder that never copies, and the few bytes an encoder needs.
 //!
 //! ```text
-//!            digit          CRLF            bytes           CR LF
-//! Start ──────────▶ Size ─────────▶ Data ─────────▶ DataCr ──▶ DataLf ──▶ Start
-//!                    │ ;  ▲ CR                                             
-//!                    ▼    │                size 0
-//!                 Extension              Size ─────────▶ TrailerStart ──CR LF──▶ Done
-//!                                                          │      ▲
-//!                                                     name │      │ CRLF
-//!                                                          ▼      │
-//!                                                    TrailerName ─:─▶ TrailerValue
+//! Start -digit-> Size -CR-> SizeLf -LF-> Data -last byte-> DataCr -CR-> DataLf -LF-> Start
+//!                Size -;--> Extension -CR-> SizeLf
+//!                Size -SP-> Space -;-> Extension
+//! size 0:                   SizeLf -LF-> TrailerStart -CR-> EndLf -LF-> Done
+//! TrailerStart -token-> TrailerName -:-> TrailerValue -CR-> TrailerLf -LF-> TrailerStart
 //! ```
 //! Strict means: CRLF is CR LF and nothing else, a size is 1 to 16 hexadecimal digits and nothing else, data is followed
 //! by CRLF. Chunk extensions and trailers are checked, bounded and dropped: a trailer never becomes a field.

@@ -15,6 +15,7 @@ use std::ops::Range;
 /// Bytes between name and value, and after the value.
 const SEPARATOR: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
+const LIST_SEPARATOR: &[u8] = b", ";
 const OVERHEAD: usize = SEPARATOR.len() + END.len();
 /// Left-over bytes that are tolerated whatever the size of the live ones.
 const GARBAGE_MIN: usize = 8 << 10;
@@ -213,6 +214,41 @@ impl Fields {
     pub fn set_known(&mut self, known: Known, value: &[u8]) -> bool {
         let value = trim(value);
         valid_value(value) && self.replace(Some(known), known.name().as_bytes(), value)
+    }
+
+    /// Joins all fields of this name into one with `separator` between the values, at the place of the first: one value
+    /// for VCL to look at.
+    ///
+    /// Source: RFC 9110, section 5.3.
+    pub fn collect_known(&mut self, known: Known, separator: &[u8]) {
+        if self.all_known(known).nth(1).is_some() {
+            let joined = self.all_known(known).collect::<Vec<_>>().join(separator);
+            self.set_known(known, &joined);
+        }
+    }
+
+    /// Appends `value` to the list in the one field of this name, which is made if need be; several are joined first.
+    /// `false`, and the list as it was, if `value` cannot be in a message.
+    pub fn append_to_list(&mut self, known: Known, value: &[u8]) -> bool {
+        let value = trim(value);
+        self.collect_known(known, LIST_SEPARATOR);
+        self.squeeze();
+        let old = self.entries.iter().position(|e| e.known == known as u8 && e.value_len > 0);
+        let Some(index) = old else { return self.set_known(known, value) };
+        let old = self.entries[index];
+        let start = self.bytes.len();
+        let value_len = old.value_len as usize + LIST_SEPARATOR.len() + value.len();
+        if !valid_value(value) || u32::try_from(start + value_len + old.size()).is_err() {
+            return false;
+        }
+        self.bytes.extend_from_within(old.start as usize..old.value().end);
+        self.bytes.extend_from_slice(LIST_SEPARATOR);
+        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(END);
+        let entry = Entry { start: start as u32, value_len: value_len as u32, ..old };
+        self.live = self.live - old.size() + entry.size();
+        self.entries[index] = entry;
+        true
     }
 
     /// Removes all fields called `name` and says how many there were.
@@ -524,6 +560,7 @@ fn find(needle: u8, bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn of(lines: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::new();
@@ -604,6 +641,25 @@ mod tests {
     }
 
     #[test]
+    fn rfc9110_5_3_lists_are_joined_and_grow() {
+        let mut fields = of(&[("Cookie", "a"), ("Vary", "x"), ("vary", "y"), ("cookie", "b"), ("Age", "")]);
+        fields.collect_known(Known::Vary, b", ");
+        fields.collect_known(Known::Cookie, b"; ");
+        fields.collect_known(Known::Host, b", ");
+        check(&fields, "Cookie: a; b\r\nVary: x, y\r\nAge: \r\n");
+        assert!(fields.append_to_list(Known::Vary, b" z "));
+        assert!(fields.append_to_list(Known::XForwardedFor, b"1.2.3.4"));
+        assert!(fields.append_to_list(Known::XForwardedFor, b"::1"));
+        assert!(fields.append_to_list(Known::Age, b"1"));
+        assert!(!fields.append_to_list(Known::Vary, b"a\r\nb"));
+        check(&fields, "Cookie: a; b\r\nVary: x, y, z\r\nAge: 1\r\nX-Forwarded-For: 1.2.3.4, ::1\r\n");
+        fields.push(b"x-forwarded-for", b"b");
+        fields.append_to_list(Known::XForwardedFor, b"c");
+        assert_eq!(fields.get(b"X-Forwarded-For"), Some(&b"1.2.3.4, ::1, b, c"[..]));
+        fields.check();
+    }
+
+    #[test]
     fn removal_counts_and_forgets() {
         let mut fields = of(&[("Age", "1"), ("X", "2"), ("age", "3"), ("x", "4"), ("Via", "5")]);
         assert_eq!(fields.remove_known(Known::Age), 2);
@@ -655,5 +711,56 @@ mod tests {
             assert_eq!(find(at, &text), Some(at as usize));
         }
         assert_eq!(find(200, &text), None);
+    }
+
+    /// What a list of pairs does where `Fields` is clever.
+    #[derive(Default)]
+    struct Model(Vec<(String, String)>);
+
+    impl Model {
+        fn set(&mut self, name: &str, value: &str) {
+            let same = |line: &(String, String)| line.0.eq_ignore_ascii_case(name);
+            let at = self.0.iter().position(same).unwrap_or(self.0.len());
+            let before = self.0.len();
+            self.0.retain(|line| !same(line));
+            let at = if at == before { self.0.len() } else { at };
+            self.0.insert(at, (name.into(), value.into()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_operations_do_what_a_list_does(
+            operations in prop::collection::vec((0u8..6, "Age|AGE|Via|X|x|Yy", "[a-c]{0,4}"), 0..40),
+        ) {
+            let (mut fields, mut model) = (Fields::new(), Model::default());
+            for (operation, name, value) in &operations {
+                let (name_bytes, value_bytes) = (name.as_bytes(), value.as_bytes());
+                match (operation, Known::find(name_bytes)) {
+                    (0 | 1, _) => {
+                        fields.push(name_bytes, value_bytes);
+                        model.0.push((name.clone(), value.clone()));
+                    }
+                    (2, _) => {
+                        fields.set(name_bytes, value_bytes);
+                        model.set(name, value);
+                    }
+                    (3, Some(known)) => {
+                        fields.set_known(known, value_bytes);
+                        model.set(known.name(), value);
+                    }
+                    (4, _) => {
+                        fields.retain(|field| field.value != value_bytes);
+                        model.0.retain(|line| line.1 != *value);
+                    }
+                    _ => {
+                        fields.remove(name_bytes);
+                        model.0.retain(|line| !line.0.eq_ignore_ascii_case(name));
+                    }
+                }
+            }
+            let text: String = model.0.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            check(&fields, &text);
+        }
     }
 }

@@ -115,6 +115,13 @@ pub fn valid_target_bytes(target: &[u8]) -> bool {
         .fold(target.is_empty(), |bad, &byte| bad | (byte <= 0x20) | (byte >= 0x7f) | (byte == b'#'))
 }
 
+/// Whether `target` can be sent without ending the request line early: not empty, no white space, no control byte. What
+/// VCL makes may have bytes that [`valid_target_bytes`] refuses from a client.
+#[inline]
+pub fn sendable_target(target: &[u8]) -> bool {
+    !target.iter().fold(target.is_empty(), |bad, &byte| bad | (byte <= 0x20) | (byte == 0x7f))
+}
+
 /// Whether `authority` is `host [":" port]` with a non-empty host: a registered name, an IPv4 address or a bracketed
 /// IPv6 address; the port is empty or a number up to 65,535. No userinfo, white space, comma, slash or byte from 0x80.
 ///

@@ -43,7 +43,7 @@ fn accepted(text: &str) -> RequestHead {
 
 fn written(head: &RequestHead) -> String {
     let mut out = Vec::new();
-    write_request_head(head, &mut out);
+    write_request_head(head, &mut out).unwrap();
     String::from_utf8_lossy(&out).into_owned()
 }
 
@@ -366,6 +366,37 @@ fn rfc9112_6_3_responses() {
 }
 
 #[test]
+fn rfc9112_11_1_vcl_cannot_split_a_head() {
+    let mut head = RequestHead::new();
+    for (method, target, expected) in [
+        ("GET", "/ HTTP/1.1\r\nX: 1\r\n\r\n", Err(Reject::Target)),
+        ("GET", "", Err(Reject::Target)),
+        ("GET", "/a b", Err(Reject::Target)),
+        ("GET", "/\x7f", Err(Reject::Target)),
+        ("GET /", "/", Err(Reject::Method)),
+        ("", "/", Err(Reject::Method)),
+        ("GET", "/\u{e9}#x", Ok(())),
+    ] {
+        (head.method, head.target) = (method.into(), target.into());
+        let mut out = Vec::new();
+        assert_eq!(write_request_head(&head, &mut out), expected, "{target:?}");
+        assert_eq!(out.is_empty(), expected.is_err());
+    }
+    let mut head = ResponseHead::new();
+    for (status, reason, line) in [
+        (404, "a\r\nX: 1", "404 Not Found"),
+        (404, "Gone fishing", "404 Gone fishing"),
+        (0, "", "503 "),
+        (1000, "\n", "503 Service Unavailable"),
+    ] {
+        (head.status, head.reason) = (status, reason.into());
+        let mut out = Vec::new();
+        write_response_head(&head, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), format!("HTTP/1.1 {line}\r\n\r\n"));
+    }
+}
+
+#[test]
 fn rfc9112_9_3_persistence() {
     for (version, lines, keep) in [
         (Version::Http11, &[][..], true),
@@ -402,7 +433,7 @@ fn holds_together(bytes: &[u8]) -> Result<(), TestCaseError> {
         prop_assert_eq!(parse_request(&bytes[..end], &Limits::default(), &mut other), Ok(Parse::Partial));
     }
     let mut out = Vec::new();
-    write_request_head(&head, &mut out);
+    write_request_head(&head, &mut out).unwrap();
     let text = out.escape_ascii().to_string();
     prop_assert!(out.windows(2).all(|pair| (pair[0] == b'\r') == (pair[1] == b'\n')), "{}", text);
     let (again, size) = request(&out).map_err(|reject| TestCaseError::fail(format!("{reject}: {text}")))?;
@@ -502,7 +533,7 @@ proptest! {
         }
         head.fields.remove_known(Known::Host);
         let mut out = Vec::new();
-        write_request_head(&head, &mut out);
+        write_request_head(&head, &mut out).unwrap();
         let (again, _) = request(&out).map_err(|reject| TestCaseError::fail(reject.to_string()))?;
         prop_assert_eq!(&again.fields, &head.fields);
         let mut block = Vec::new();
