@@ -119,3 +119,58 @@ pub(crate) static VMOD: Vmod = Vmod {
     },
     objects: &[],
 };
+
+#[cfg(test)]
+mod tests {
+    //! No string makes a function panic, whatever a client puts into it.
+
+    use crate::testing::call_std;
+    use copal_vcl::value::Value;
+    use proptest::prelude::*;
+
+    /// Bytes, mostly such as mean something to one of the parsers.
+    fn strings() -> impl Strategy<Value = Value> {
+        let telling = proptest::sample::select(b"0159.-+:[]*?!^\\/%&=eE kKsT_#x\0\xff".as_slice());
+        proptest::collection::vec(prop_oneof![4 => telling, 1 => any::<u8>()], 0..24).prop_map(Value::text)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn never_panics(one in strings(), two in strings(), time in any::<f64>()) {
+            let void = Value::Void;
+            for name in ["toupper", "tolower", "strlen", "querysort", "log", "timestamp", "getenv", "ban"] {
+                let _ = call_std(name, std::slice::from_ref(&one));
+            }
+            for name in ["strstr", "fnmatch"] {
+                let _ = call_std(name, &[one.clone(), two.clone()]);
+            }
+            for name in ["duration", "bytes", "integer", "real", "time"] {
+                let _ = call_std(name, std::slice::from_ref(&one));
+                let _ = call_std(name, &[void.clone(), void.clone(), Value::Real(time)]);
+            }
+            let _ = call_std("ip", &[one, void, Value::Bool(false)]);
+            let _ = call_std("strftime", &[Value::Time(time), two.clone()]);
+            let _ = call_std("strftime", &[Value::Time(time % 1e12), two]);
+            let _ = call_std("real2integer", &[Value::Real(time), Value::Int(0)]);
+            let _ = call_std("time2integer", &[Value::Time(time), Value::Int(0)]);
+        }
+
+        /// Any order of the same parameters sorts to the same query, and a sorted one stays.
+        #[test]
+        fn querysort_normalizes(mut parameters in proptest::collection::vec("[ab=]{0,3}", 2..6)) {
+            let sorted = |parameters: &[String]| {
+                let url = format!("/?{}", parameters.join("&"));
+                format!("{:?}", call_std("querysort", &[Value::text(url)]))
+            };
+            let first = sorted(&parameters);
+            parameters.reverse();
+            prop_assert_eq!(&sorted(&parameters), &first);
+            parameters.sort();
+            parameters.retain(|parameter| !parameter.is_empty());
+            let whole = Value::text(format!("/?{}", parameters.join("&")));
+            prop_assert_eq!(format!("{:?}", Ok::<_, copal_vcl::host::Fault>(whole)), first);
+        }
+    }
+}
