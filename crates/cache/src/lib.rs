@@ -1,1 +1,28 @@
-//! See Cargo.toml.
+//! The heart: from a client's request to its response, by way of the cache.
+//!
+//! [`exchange::Exchange`] takes a request through its steps (`request/`), a fetch through its own (`fetch/`); [`index`]
+//! finds objects, [`ban`] and [`sweep`] end them. Names no socket: connections to clients are `front`'s, those to origins
+//! `origin`'s.
+
+pub mod ban;
+mod ban_fields;
+pub mod body;
+pub mod exchange;
+mod fetch;
+mod head;
+pub mod host;
+pub mod index;
+pub mod local;
+pub mod request;
+pub mod session;
+pub mod settings;
+pub mod shared;
+pub mod sweep;
+
+pub use body::Body;
+pub use copal_store::State;
+pub use exchange::{BodyError, Exchange, Outcome, RequestBody};
+pub use local::Local;
+pub use session::Session;
+pub use settings::Settings;
+pub use shared::{Shared, Stores, Vcl};

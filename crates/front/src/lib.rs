@@ -1,1 +1,22 @@
-//! See Cargo.toml.
+//! One client connection's life: accepted, perhaps introduced by a PROXY header, then HTTP/1 requests one after the
+//! other until it closes or becomes a pipe.
+//!
+//! ```text
+//! accept > (PROXY header) > [ idle > head > exchange > response ]* > close
+//!                                              +> pipe > close
+//! ```
+//!
+//! The front frames messages and keeps time; what a request means is for [`copal_cache`] to say.
+
+mod buffer;
+mod http1;
+mod proxy;
+mod reject;
+mod request_body;
+mod respond;
+mod serve;
+mod session;
+mod settings;
+
+pub use serve::{Entrance, Front};
+pub use settings::Settings;

@@ -1,0 +1,403 @@
+//! One client request from its head to its response: all that its steps share.
+//!
+//! ```text
+//! recv > hash > lookup > hit  > deliver > done
+//!    |      |      |      |        |
+//!    |      |      |      +> miss, pass, synth, restart
+//!    |      |      +> miss > fetch > deliver | synth
+//!    |      |      +> pass > fetch > deliver | synth
+//!    |      +> purge > synth | restart
+//!    |      +> pipe > done
+//!    +> synth > done
+//! deliver, synth > restart > recv          any > fail > synth(503)
+//! ```
+//!
+//! A connection keeps one `Exchange` and uses its buffers again for each request. `run` drives the steps, one file each
+//! in `request/`; the front writes what `response` and `body` say, and then calls `finish`.
+
+use crate::body::Body;
+use crate::index::hot::Known;
+use crate::index::Key;
+use crate::local::{Current, Local};
+use crate::request;
+use crate::session::Session;
+use base::vxid::Vxid;
+use base::{Seconds, Time};
+use copal_base as base;
+use copal_observe as observe;
+use copal_rules as rules;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::{Kind, Records, Tag};
+use std::any::Any;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use vcl::exec::{Machine, Step as VclStep};
+use vcl::host::{Action, Sub};
+use vcl::value::{BackendRef, Text};
+use wire::h1::RequestFraming;
+use wire::{Known as Field, RequestHead, ResponseHead, Version};
+
+/// A client's request body, as the connection offers it.
+pub trait RequestBody {
+    /// How it is framed; `None` if there is none.
+    fn framing(&self) -> RequestFraming;
+
+    /// Reads some of it: the count, 0 at its end. The first call makes the connection send `100 Continue` where that is
+    /// expected.
+    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, BodyError>>;
+}
+
+/// The request body cannot be read to its end: the client left, was too slow, or framed it badly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyError;
+
+/// What the connection does next.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Write `response` and `body`, then call `finish`.
+    Deliver,
+    /// Join the client with this backend connection, then call `finish_pipe`.
+    Pipe(Box<request::pipe::Pipe>),
+    /// Close without an answer.
+    Close,
+}
+
+/// Where the request's `obj` is.
+#[derive(Debug, Default)]
+pub(crate) enum Source {
+    /// There is none.
+    #[default]
+    None,
+    /// In a store.
+    Stored(Rc<Known>),
+    /// A response for this client alone: its times and status.
+    Private(Private),
+}
+
+/// What VCL may ask of a response that is not stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Private {
+    pub(crate) origin_time: Time,
+    pub(crate) ttl: Seconds,
+    pub(crate) grace: Seconds,
+    pub(crate) keep: Seconds,
+}
+
+/// How many bytes went each way, for the log and counters.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Transfer {
+    /// Bytes of the request's head.
+    pub request_head: u64,
+    /// Bytes of the request's body, without chunk framing.
+    pub request_body: u64,
+    /// Bytes of the response's head.
+    pub response_head: u64,
+    /// Bytes of the response's body, without chunk framing.
+    pub response_body: u64,
+}
+
+/// The times of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    pub(crate) start: Time,
+    pub(crate) arrival: Time,
+    pub(crate) previous: Time,
+}
+
+/// One client request. See the module.
+pub struct Exchange {
+    /// The request: filled by the connection, changed by VCL (`req`).
+    pub request: RequestHead,
+    /// The response as it goes out (`resp`).
+    pub response: ResponseHead,
+    /// The response's body.
+    pub body: Body,
+    /// Whether the connection is to be closed after the response.
+    pub close: bool,
+    /// Set by the connection before `run` if this is to be its last request.
+    pub close_after: bool,
+    /// The request body as far as VCL had it read.
+    pub(crate) cached_body: Option<Text>,
+    pub(crate) local: Rc<Local>,
+    pub(crate) session: Rc<Session>,
+    pub(crate) current: Rc<Current>,
+    pub(crate) machine: Machine,
+    pub(crate) records: Records,
+    pub(crate) original: RequestHead,
+    pub(crate) vxid: Vxid,
+    pub(crate) times: Times,
+    /// VCL's `now`.
+    pub(crate) now: Time,
+    pub(crate) restarts: u32,
+    pub(crate) key: Key,
+    pub(crate) hash_input: Vec<u8>,
+    pub(crate) source: Source,
+    pub(crate) hit: bool,
+    pub(crate) client_ip: SocketAddr,
+    pub(crate) identity: Option<Text>,
+    pub(crate) backend_hint: Option<BackendRef>,
+    pub(crate) storage_hint: Option<Text>,
+    pub(crate) ttl_max: Option<Seconds>,
+    pub(crate) grace_max: Option<Seconds>,
+    pub(crate) always_miss: bool,
+    pub(crate) ignore_busy: bool,
+    pub(crate) ignore_vary: bool,
+    /// The marker found in this pass through lookup, as the variable that tells of it.
+    pub(crate) marker: Option<vcl::variables::Var>,
+    pub(crate) framing: RequestFraming,
+    pub(crate) synthetic: Vec<u8>,
+    /// Memory for short texts.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) task_data: Vec<(usize, Box<dyn Any>)>,
+    pub(crate) pipe_request: Option<Box<RequestHead>>,
+    pub(crate) transfer: Transfer,
+    pub(crate) begun: bool,
+}
+
+impl Exchange {
+    /// The exchange of a new connection.
+    pub fn new(local: &Rc<Local>, session: &Rc<Session>) -> Self {
+        let current = local.current();
+        Self {
+            request: RequestHead::default(),
+            response: ResponseHead::default(),
+            body: Body::Empty,
+            close: false,
+            close_after: false,
+            cached_body: None,
+            local: Rc::clone(local),
+            session: Rc::clone(session),
+            current,
+            machine: Machine::default(),
+            records: Records::new(&local.log),
+            original: RequestHead::default(),
+            vxid: 0,
+            times: Times::default(),
+            now: 0.0,
+            restarts: 0,
+            key: [0; 32],
+            hash_input: Vec::new(),
+            source: Source::None,
+            hit: false,
+            client_ip: session.client,
+            identity: None,
+            backend_hint: None,
+            storage_hint: None,
+            ttl_max: None,
+            grace_max: None,
+            always_miss: false,
+            ignore_busy: false,
+            ignore_vary: false,
+            marker: None,
+            framing: RequestFraming::None,
+            synthetic: Vec::new(),
+            scratch: Vec::new(),
+            task_data: Vec::new(),
+            pipe_request: None,
+            transfer: Transfer::default(),
+            begun: false,
+        }
+    }
+
+    /// Answers the request that stands in `self.request`, a head of `head_bytes` which arrived at `arrival`.
+    pub async fn run(&mut self, body: &mut dyn RequestBody, head_bytes: usize, arrival: Time) -> Outcome {
+        self.begin(body.framing(), head_bytes, arrival);
+        request::run(self, body).await
+    }
+
+    fn begin(&mut self, framing: RequestFraming, head_bytes: usize, arrival: Time) {
+        self.current = self.local.current();
+        self.vxid = self.local.vxid();
+        self.now = arrival;
+        self.times = Times { start: arrival, arrival, previous: arrival };
+        self.restarts = 0;
+        self.hit = false;
+        self.framing = framing;
+        self.close = self.close_after;
+        self.client_ip = self.session.client;
+        self.identity = None;
+        self.cached_body = None;
+        self.task_data.clear();
+        self.transfer = Transfer { request_head: head_bytes as u64, ..Transfer::default() };
+        self.begun = true;
+        self.reset_for_recv();
+        self.local.counters.client_req.inc();
+        self.records.begin(self.vxid, Kind::Client);
+        self.records.link(Tag::Begin, "req", self.session.vxid, "rxreq");
+        self.records.timestamp("Start", arrival, arrival, arrival);
+        self.records.timestamp("Req", arrival, arrival, arrival);
+        self.log_request_start();
+        rules::hop::strip_nominated(&mut self.request.fields);
+        self.request.fields.collect_known(Field::Cookie, b"; ");
+        self.request.fields.collect_known(Field::CacheControl, b", ");
+        request::recv::add_forwarded_for(self);
+        if self.current.vcl.as_ref().is_some_and(|vcl| !vcl.instance.program.is_builtin(Sub::Recv)) {
+            self.original.copy_from(&self.request);
+        }
+    }
+
+    /// Forgets what an earlier pass through `vcl_recv` decided.
+    pub(crate) fn reset_for_recv(&mut self) {
+        self.body = Body::Empty;
+        self.source = Source::None;
+        self.backend_hint = None;
+        self.storage_hint = None;
+        self.ttl_max = None;
+        self.grace_max = None;
+        self.always_miss = false;
+        self.ignore_busy = false;
+        self.ignore_vary = false;
+        self.marker = None;
+        self.hash_input.clear();
+        self.synthetic.clear();
+    }
+
+    /// Logs the request as VCL left it, in the transaction that a restart began.
+    pub(crate) fn log_request_again(&mut self) {
+        self.log_request_start();
+    }
+
+    fn log_request_start(&mut self) {
+        let records = &mut self.records;
+        if let Some(vcl) = &self.current.vcl {
+            records.text(Tag::VCL_use, vcl.name.as_bytes());
+        }
+        records.text(Tag::ReqStart, &self.session.req_start);
+        records.text(Tag::ReqMethod, &self.request.method);
+        records.text(Tag::ReqURL, &self.request.target);
+        records.text(Tag::ReqProtocol, protocol(self.request.version));
+        for field in self.request.fields.iter() {
+            records.text(Tag::ReqHeader, field.line);
+        }
+    }
+
+    /// Runs a subroutine. Built-in ones that have a native form do not come here.
+    pub(crate) fn call(&mut self, subroutine: Sub) -> VclStep {
+        let Some(vcl) = self.current.vcl.clone() else { return VclStep::Done(Action::Fail) };
+        let mut machine = std::mem::take(&mut self.machine);
+        let step = machine.run(&vcl.instance, subroutine, self);
+        self.machine = machine;
+        step
+    }
+
+    /// Runs a subroutine that cannot wait; one that tries fails.
+    pub(crate) fn decide(&mut self, subroutine: Sub) -> Action {
+        self.now = self.local.now();
+        match self.call(subroutine) {
+            VclStep::Done(action) => action,
+            VclStep::Wait(_) => {
+                self.records.text(Tag::VCL_Error, b"only vcl_recv can wait for the request body");
+                Action::Fail
+            }
+        }
+    }
+
+    /// Whether `subroutine` is as built in, so that its effect may be had natively.
+    pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {
+        self.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.is_builtin(subroutine))
+    }
+
+    /// Logs a native subroutine as the machine would have.
+    pub(crate) fn log_native(&mut self, name: &'static [u8], action: &'static [u8]) {
+        self.records.text(Tag::VCL_call, name);
+        self.records.text(Tag::VCL_return, action);
+    }
+
+    pub(crate) fn timestamp(&mut self, label: &str, now: Time) {
+        self.records.timestamp(label, now, self.times.start, self.times.previous);
+        self.times.previous = now;
+    }
+
+    /// Logs and counts a request whose response was written (or cut): the last step of each request.
+    pub fn finish(&mut self, response_head: u64, response_body: u64, request_body: u64) {
+        self.transfer.response_head += response_head;
+        self.transfer.response_body += response_body;
+        self.transfer.request_body = request_body;
+        let now = self.local.now();
+        self.timestamp("Resp", now);
+        let transfer = self.transfer;
+        let counters = &self.local.counters;
+        counters.s_req_hdrbytes.add(transfer.request_head);
+        counters.s_req_bodybytes.add(transfer.request_body);
+        counters.s_resp_hdrbytes.add(transfer.response_head);
+        counters.s_resp_bodybytes.add(transfer.response_body);
+        self.records.numbers(
+            Tag::ReqAcct,
+            &[
+                transfer.request_head,
+                transfer.request_body,
+                transfer.request_head + transfer.request_body,
+                transfer.response_head,
+                transfer.response_body,
+                transfer.response_head + transfer.response_body,
+            ],
+        );
+        self.end();
+    }
+
+    /// Logs and counts a request that was piped: bytes from the client and to it, after the heads.
+    pub fn finish_pipe(&mut self, from_client: u64, to_client: u64) {
+        let now = self.local.now();
+        self.timestamp("PipeSess", now);
+        let counters = &self.local.counters;
+        counters.s_pipe_hdrbytes.add(self.transfer.request_head);
+        counters.s_pipe_in.add(from_client);
+        counters.s_pipe_out.add(to_client);
+        let head = self.transfer.request_head;
+        self.records.numbers(Tag::PipeAcct, &[head, 0, from_client, to_client]);
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.begun = false;
+        self.body = Body::Empty;
+        self.source = Source::None;
+        self.records.end();
+    }
+
+    /// `HTTP/1.0` clients and those who asked for it get their connection closed.
+    pub(crate) fn client_wants_close(&self) -> bool {
+        !wire::h1::keep_alive(self.request.version, &self.request.fields)
+    }
+
+    /// Whether the request's method is HEAD.
+    pub(crate) fn is_head(&self) -> bool {
+        self.request.method == b"HEAD"
+    }
+
+    /// The connection must close after this response, which was not known when the response was made.
+    pub fn must_close(&mut self) {
+        if !std::mem::replace(&mut self.close, true) {
+            self.response.fields.set_known(Field::Connection, b"close");
+        }
+    }
+
+    /// The request's `Host` field.
+    pub(crate) fn host(&self) -> Option<&[u8]> {
+        self.request.fields.get_known(Field::Host)
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // A connection torn down in the middle of a request still leaves its records.
+        if self.begun {
+            self.end();
+        }
+    }
+}
+
+/// `HTTP/1.1` and so on.
+pub(crate) fn protocol(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"HTTP/1.0",
+        Version::Http11 => b"HTTP/1.1",
+    }
+}
+
+/// Whether a response of that status never has a body (RFC 9110, section 6.4.1).
+pub(crate) fn is_bodiless(status: u16) -> bool {
+    matches!(status, 100..=199 | 204 | 304)
+}

@@ -1,0 +1,209 @@
+//! From an accepted answer to an object in a store, or to a response for one client.
+
+use super::{Answer, Fetch, Fetched, Purpose, Step, fill};
+use crate::body::{Body, Relay};
+use crate::index::hot::Known;
+use bytes::Bytes;
+use copal_observe as observe;
+use copal_rules as rules;
+use copal_store as store;
+use copal_wire as wire;
+use observe::Tag;
+use rules::hop::Copy;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::{Attributes, Creation, Engine, Fill, Flags};
+use wire::Known as Field;
+use wire::h1::ResponseFraming;
+
+/// Stores the answer, or hands it to the asking client. `hit_for_pass` is the life of such a marker, if one is wanted.
+pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option<f64>) -> Step {
+    let now = fetch.local.now();
+    fetch.trail.timestamp("Process", now);
+    let copy = if fetch.uncacheable { Copy::PassResponse } else { Copy::StoreResponse };
+    rules::hop::drop_fields(copy, &mut fetch.response.fields);
+    if fetch.uncacheable {
+        mark(fetch, hit_for_pass);
+        return Step::Done(private(fetch, answer).await);
+    }
+    let Ok(variant) = rules::vary::build(&fetch.response.fields, &fetch.request.fields) else {
+        fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
+        release(fetch);
+        return Step::Done(private(fetch, answer).await);
+    };
+    if fetch.was_304 {
+        return Step::Done(fill::from_stale(fetch, &variant).await);
+    }
+    let length = match answer.framing {
+        ResponseFraming::None => Some(0),
+        ResponseFraming::Length(length) => Some(length),
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
+    };
+    Step::Done(fill::from_origin(fetch, answer, &variant, length).await)
+}
+
+/// Begins to store the response with a body of `length`, if there is room.
+pub(super) fn begin(fetch: &mut Fetch, variant: &[u8], length: Option<u64>) -> Option<Fill> {
+    fetch.response.fields.remove_known(Field::ContentLength);
+    fetch.response.fields.remove_known(Field::TransferEncoding);
+    let mut head = Vec::new();
+    crate::head::join(&fetch.response, &mut head);
+    let validator =
+        fetch.response.fields.has_known(Field::Etag) || fetch.response.fields.has_known(Field::LastModified);
+    let flags = if validator { Flags::VALIDATOR } else { 0 };
+    let attributes = attributes(fetch, fetch.ttl, flags);
+    let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
+    let engine = engine(fetch);
+    match engine.begin(&creation) {
+        Ok(fill) => {
+            fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
+            Some(fill)
+        }
+        Err(store::Full) => {
+            fetch.trail.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
+            fetch.local.counters.not_stored_too_big.inc();
+            None
+        }
+    }
+}
+
+fn attributes(fetch: &Fetch, ttl: f64, flags: u8) -> Attributes {
+    Attributes {
+        origin_time: fetch.origin_time,
+        ttl,
+        grace: fetch.grace,
+        keep: fetch.keep,
+        status: fetch.response.status,
+        flags: Flags(flags),
+        ban: fetch.local.shared.bans.newest(),
+        vxid: fetch.vxid,
+    }
+}
+
+/// The store that VCL named, else `Transient` for what is short-lived, else the next in turn.
+fn engine(fetch: &Fetch) -> Arc<dyn Engine> {
+    let stores = &fetch.local.shared.stores;
+    if let Some(engine) = fetch.storage_hint.as_ref().and_then(|name| stores.find(name)) {
+        return Arc::clone(engine);
+    }
+    let shortlived = fetch.ttl + fetch.grace + fetch.keep < fetch.current.settings.shortlived;
+    if shortlived {
+        fetch.local.counters.beresp_shortlived.inc();
+        return Arc::clone(stores.transient());
+    }
+    Arc::clone(stores.next())
+}
+
+/// Puts the object under its key, where all find it.
+pub(super) fn publish(fetch: &mut Fetch, fill: &Fill) {
+    if let Some(busy) = fetch.busy.take() {
+        busy.insert(Arc::clone(fill.object()));
+    }
+}
+
+/// Leaves a marker under the key, so that the next requests do not wait for each other.
+fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
+    fetch.local.counters.beresp_uncacheable.inc();
+    let Some(busy) = fetch.busy.take() else { return };
+    let (ttl, flag) = match hit_for_pass {
+        Some(ttl) => (ttl, Flags::HIT_FOR_PASS),
+        None => (fetch.ttl, Flags::HIT_FOR_MISS),
+    };
+    let mut attributes = attributes(fetch, ttl, flag | Flags::UNCACHEABLE);
+    (attributes.grace, attributes.keep) = (0.0, 0.0);
+    attributes.origin_time = fetch.now;
+    let variant = rules::vary::build(&fetch.response.fields, &fetch.request.fields).unwrap_or_default();
+    let creation = Creation { key: fetch.key, attributes, variant: &variant, head: b"", length: Some(0) };
+    match fetch.local.shared.stores.transient().begin(&creation) {
+        Ok(fill) => {
+            busy.insert(Arc::clone(fill.object()));
+            fill.commit();
+        }
+        Err(store::Full) => busy.release(),
+    }
+}
+
+/// Nothing will come for those who wait: they look again.
+pub(super) fn release(fetch: &mut Fetch) {
+    if let Some(busy) = fetch.busy.take() {
+        busy.release();
+    }
+}
+
+/// The answer for the asking client alone, its body straight from the origin.
+pub(super) async fn private(fetch: &mut Fetch, answer: Answer) -> Fetched {
+    let mut head = Box::new(wire::ResponseHead::default());
+    head.copy_from(&fetch.response);
+    head.fields.remove_known(Field::TransferEncoding);
+    let private = fetch.private();
+    if fetch.purpose == Purpose::Background {
+        return Fetched::Failed;
+    }
+    if fetch.was_304 {
+        // An uncacheable 304: the body is the stale object's.
+        if let Some(stale) = &fetch.stale {
+            let body = Body::object(stale, 0, u64::MAX);
+            if let Some(length) = stale.length() {
+                head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
+            }
+            return Fetched::Private { head, body, private };
+        }
+    }
+    let body = match (answer.framing, answer.connection) {
+        (ResponseFraming::None | ResponseFraming::Length(0), connection) => {
+            if let Some(connection) = connection {
+                connection.release();
+            }
+            Body::Empty
+        }
+        (framing, Some(connection)) => {
+            if let ResponseFraming::Length(length) = framing {
+                head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
+            }
+            relay(fetch, connection).await
+        }
+        (_, None) => Body::Empty,
+    };
+    Fetched::Private { head, body, private }
+}
+
+async fn relay(fetch: &mut Fetch, connection: copal_origin::Connection) -> Body {
+    let mut relay = Relay::new(connection, fetch.trail.hand_over());
+    if fetch.do_stream {
+        return Body::Relay(Box::new(relay));
+    }
+    // Not streamed: the client's head waits until the body is whole, within a bound.
+    match relay.collect(fetch.current.settings.relay_max).await {
+        Ok(Some(bytes)) => Body::bytes(bytes),
+        Ok(None) => Body::Relay(Box::new(relay)),
+        Err(crate::body::Aborted) => Body::Relay(Box::new(relay)),
+    }
+}
+
+/// A response that VCL made in `vcl_backend_error`.
+pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
+    rules::hop::drop_fields(Copy::StoreResponse, &mut fetch.response.fields);
+    let total = fetch.ttl + fetch.grace + fetch.keep;
+    let variant = rules::vary::build(&fetch.response.fields, &fetch.request.fields);
+    if fetch.busy.is_some()
+        && !fetch.uncacheable
+        && total > 0.0
+        && let Ok(variant) = variant
+        && let Some(mut fill) = begin(fetch, &variant, Some(body.len() as u64))
+        && fill.append(&body).is_ok()
+    {
+        let object = Arc::clone(fill.object());
+        publish(fetch, &fill);
+        fill.commit();
+        return Fetched::Stored(object);
+    }
+    release(fetch);
+    let mut head = Box::new(wire::ResponseHead::default());
+    head.copy_from(&fetch.response);
+    Fetched::Private { head, body: Body::bytes(Bytes::from(body)), private: fetch.private() }
+}
+
+/// For a 304 whose old object is known.
+pub(super) fn stale_of(fetch: &Fetch) -> Option<Rc<Known>> {
+    fetch.stale.clone()
+}

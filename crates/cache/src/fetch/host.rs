@@ -1,0 +1,267 @@
+//! What VCL sees of a fetch: [`Fetch`] as a [`Host`].
+
+use super::{Fetch, Purpose, Upload};
+use crate::exchange::protocol;
+use crate::host::{copy, flag, line, not_yet, replace, seconds, set_field, set_synthetic, status, tag, text, token, unknown};
+use copal_observe as observe;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use std::any::Any;
+use vcl::host::{Fault, Host, Result, Side, Sub};
+use vcl::value::{Ask, Text, Value};
+use vcl::variables::{StorageVar, Var};
+use wire::Fields;
+
+impl Fetch {
+    fn fields(&self, side: Side) -> Option<&Fields> {
+        match side {
+            Side::Bereq => Some(&self.request.fields),
+            Side::Beresp => Some(&self.response.fields),
+            Side::Obj => self.stale.as_ref().map(|stale| stale.fields()),
+            Side::Req | Side::ReqTop | Side::Resp => None,
+        }
+    }
+
+    fn fields_mut(&mut self, side: Side) -> Option<(&mut Fields, Tag, Tag)> {
+        match side {
+            Side::Bereq => Some((&mut self.request.fields, Tag::BereqHeader, Tag::BereqUnset)),
+            Side::Beresp => Some((&mut self.response.fields, Tag::BerespHeader, Tag::BerespUnset)),
+            Side::Obj | Side::Req | Side::ReqTop | Side::Resp => None,
+        }
+    }
+
+    fn log_set(&mut self, variable: Var) {
+        let records = &mut self.trail.records;
+        match variable {
+            Var::BereqMethod => records.text(Tag::BereqMethod, &self.request.method),
+            Var::BereqUrl => records.text(Tag::BereqURL, &self.request.target),
+            Var::BerespStatus => records.fmt(Tag::BerespStatus, format_args!("{}", self.response.status)),
+            Var::BerespReason => records.text(Tag::BerespReason, &self.response.reason),
+            Var::BerespTtl | Var::BerespGrace | Var::BerespKeep | Var::BerespUncacheable => self.log_ttl(),
+            _ => {}
+        }
+    }
+}
+
+impl Host for Fetch {
+    fn now(&self) -> f64 {
+        self.now
+    }
+
+    fn get(&self, variable: Var) -> Result<Value> {
+        let session = &self.session;
+        let timeout = |set: Option<f64>, default: f64| Value::Duration(set.unwrap_or(default));
+        let origin = self.local.pools.settings();
+        Ok(match variable {
+            Var::Now => Value::Time(self.now),
+            Var::BereqMethod => copy(&self.request.method),
+            Var::BereqUrl => copy(&self.request.target),
+            Var::BereqProto => copy(protocol(self.request.version)),
+            Var::BereqXid => Value::text(self.vxid.to_string()),
+            Var::BereqRetries => Value::Int(i64::from(self.retries)),
+            Var::BereqBackend => Value::Backend(self.backend.clone()),
+            Var::BereqUncacheable => Value::Bool(self.purpose == Purpose::Pass),
+            Var::BereqIsBgfetch => Value::Bool(self.purpose == Purpose::Background),
+            Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
+            Var::BereqTime => Value::Time(self.trail.start),
+            Var::BereqConnectTimeout => timeout(self.timeouts.connect, origin.connect_timeout),
+            Var::BereqFirstByteTimeout => timeout(self.timeouts.first_byte, origin.first_byte_timeout),
+            Var::BereqBetweenBytesTimeout => timeout(self.timeouts.between_bytes, origin.between_bytes_timeout),
+            Var::BereqBody => match &self.upload {
+                Upload::Cached(body) => Value::String(Some(body.clone())),
+                Upload::None | Upload::Stream(_) | Upload::Spent => Value::String(None),
+            },
+            Var::BerespProto => copy(protocol(self.response.version)),
+            Var::BerespStatus => Value::Int(i64::from(self.response.status)),
+            Var::BerespReason => copy(&self.response.reason),
+            Var::BerespTtl => Value::Duration(self.ttl - (self.now - self.origin_time)),
+            Var::BerespAge => Value::Duration(self.now - self.origin_time),
+            Var::BerespGrace => Value::Duration(self.grace),
+            Var::BerespKeep => Value::Duration(self.keep),
+            Var::BerespUncacheable => Value::Bool(self.uncacheable),
+            Var::BerespDoStream => Value::Bool(self.do_stream),
+            Var::BerespWas304 => Value::Bool(self.was_304),
+            Var::BerespBackend => Value::Backend(self.chosen.clone()),
+            Var::BerespBackendName => match &self.chosen {
+                Some(backend) => copy(backend.name().as_bytes()),
+                None => Value::String(None),
+            },
+            Var::BerespStorage => Value::Storage(self.storage_hint.clone()),
+            Var::BerespTime => Value::Time(self.now),
+            Var::BerespFilters => Value::String(Some(self.filters.clone().unwrap_or_default())),
+            Var::BerespDoEsi | Var::BerespDoGzip | Var::BerespDoGunzip => Value::Bool(false),
+            Var::BereqIsHitmiss | Var::BereqIsHitpass => Value::Bool(self.marker == Some(variable)),
+            Var::BerespStorageHint => Value::String(self.storage_hint.clone()),
+            Var::BerespBackendIp => Value::Ip(self.backend_address),
+            Var::ClientIp => Value::Ip(Some(self.client_ip)),
+            Var::ClientIdentity => match &self.identity {
+                Some(identity) => Value::String(Some(identity.clone())),
+                None => Value::text(self.client_ip.ip().to_string()),
+            },
+            Var::ServerIp => Value::Ip(Some(session.server)),
+            Var::RemoteIp => Value::Ip(Some(session.remote)),
+            Var::LocalIp => Value::Ip(Some(session.local)),
+            Var::LocalSocket => copy(session.listener.as_bytes()),
+            Var::LocalEndpoint => copy(session.endpoint.as_bytes()),
+            Var::ServerIdentity => copy(self.current.settings.identity.as_bytes()),
+            Var::ServerHostname => copy(self.current.settings.hostname.as_bytes()),
+            Var::SessXid => Value::text(session.vxid.to_string()),
+            _ => return Err(unknown(variable)),
+        })
+    }
+
+    fn set(&mut self, variable: Var, value: Value) -> Result<()> {
+        match variable {
+            Var::BereqMethod => replace(&mut self.request.method, &token(value, "bereq.method")?),
+            Var::BereqUrl => replace(&mut self.request.target, &token(value, "bereq.url")?),
+            Var::BereqBackend => {
+                if let Value::Backend(backend) = value {
+                    self.backend = backend;
+                }
+            }
+            Var::BereqConnectTimeout => self.timeouts.connect = Some(seconds(&value)),
+            Var::BereqFirstByteTimeout => self.timeouts.first_byte = Some(seconds(&value)),
+            Var::BereqBetweenBytesTimeout => self.timeouts.between_bytes = Some(seconds(&value)),
+            Var::BerespStatus => self.response.status = status(&value)?,
+            Var::BerespReason => replace(&mut self.response.reason, &line(value, "beresp.reason")?),
+            // VCL's ttl counts from now; the object's from its origin time.
+            Var::BerespTtl => self.ttl = seconds(&value).max(0.0) + (self.now - self.origin_time),
+            Var::BerespGrace => self.grace = seconds(&value).max(0.0),
+            Var::BerespKeep => self.keep = seconds(&value).max(0.0),
+            Var::BerespUncacheable => {
+                if self.uncacheable && !flag(&value) {
+                    return Err(Fault("beresp.uncacheable can only be set to true".into()));
+                }
+                self.uncacheable |= flag(&value);
+            }
+            Var::BerespDoStream => self.do_stream = flag(&value),
+            Var::BerespStorage => {
+                if let Value::Storage(storage) = value {
+                    self.storage_hint = storage;
+                }
+            }
+            Var::BerespDoEsi | Var::BerespDoGzip | Var::BerespDoGunzip => not_yet(&value, variable)?,
+            Var::BerespStorageHint => self.storage_hint = Some(text(value)),
+            _ => return Err(unknown(variable)),
+        }
+        self.log_set(variable);
+        Ok(())
+    }
+
+    fn unset(&mut self, variable: Var) -> Result<()> {
+        match variable {
+            Var::BereqBody => self.upload = Upload::None,
+            Var::BerespStorage => self.storage_hint = None,
+            Var::BerespFilters => self.filters = None,
+            _ => return Err(unknown(variable)),
+        }
+        Ok(())
+    }
+
+    fn borrow(&self, variable: Var) -> Option<&[u8]> {
+        match variable {
+            Var::BereqMethod => Some(&self.request.method),
+            Var::BereqUrl => Some(&self.request.target),
+            Var::BerespReason => Some(&self.response.reason),
+            _ => None,
+        }
+    }
+
+    fn header(&self, side: Side, name: &[u8]) -> Option<&[u8]> {
+        self.fields(side)?.get(name)
+    }
+
+    fn headers(&self, side: Side, name: &[u8]) -> Vec<Text> {
+        self.fields(side).map_or_else(Vec::new, |fields| fields.all(name).map(Text::copy_from_slice).collect())
+    }
+
+    fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
+        let max = self.current.settings.head_max;
+        let Some((fields, set, unset)) = self.fields_mut(side) else {
+            return Err(Fault("this message cannot be changed here".into()));
+        };
+        let old = fields.get(name).map(<[u8]>::to_vec);
+        set_field(fields, name, value, max)?;
+        if let Some(old) = old {
+            self.trail.records.header(unset, name, &old);
+        }
+        self.trail.records.header(set, name, value);
+        Ok(())
+    }
+
+    fn unset_header(&mut self, side: Side, name: &[u8]) -> Result<()> {
+        let Some((fields, _, unset)) = self.fields_mut(side) else {
+            return Err(Fault("this message cannot be changed here".into()));
+        };
+        let old = fields.get(name).map(<[u8]>::to_vec);
+        fields.remove(name);
+        if let Some(old) = old {
+            self.trail.records.header(unset, name, &old);
+        }
+        Ok(())
+    }
+
+    fn hash_data(&mut self, _: &[u8]) -> Result<()> {
+        Err(Fault("hash_data() is for vcl_hash".into()))
+    }
+
+    fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()> {
+        let max = self.current.settings.synthetic_max;
+        set_synthetic(&mut self.synthetic, text, append, max)
+    }
+
+    fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String> {
+        let shared = &self.local.shared;
+        shared.bans.add(expression, shared.now()).map(|_| ())
+    }
+
+    fn log(&mut self, name: &'static str, text: &[u8]) {
+        self.trail.records.text(tag(name), text);
+    }
+
+    fn trace(&mut self, subroutine: Sub, action: Option<&'static str>) {
+        let records = &mut self.trail.records;
+        match action {
+            None => records.text(Tag::VCL_call, crate::host::subroutine_name(subroutine)),
+            Some(action) => records.text(Tag::VCL_return, action.as_bytes()),
+        }
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        self.ask_data()
+    }
+
+    fn task_data(&mut self, key: usize, make: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any {
+        crate::host::task_data(&mut self.task_data, key, make)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn storage(&self, name: &[u8], property: StorageVar) -> Result<Value> {
+        crate::host::storage(&self.local, name, property)
+    }
+
+    fn syntax(&self) -> u32 {
+        self.current.vcl.as_ref().map_or(41, |vcl| vcl.instance.program.version)
+    }
+
+    fn rollback(&mut self, side: Side) -> Result<()> {
+        if side != Side::Bereq {
+            return Err(Fault("only bereq can be rolled back here".into()));
+        }
+        self.request.copy_from(&self.original);
+        Ok(())
+    }
+
+    fn timestamp(&mut self, label: &[u8]) {
+        let now = self.local.now();
+        self.trail.timestamp(&String::from_utf8_lossy(label), now);
+    }
+
+    fn find_backend(&self, name: &str) -> Option<vcl::value::BackendRef> {
+        self.current.vcl.as_ref()?.instance.find_backend(name).cloned()
+    }
+}

@@ -1,0 +1,319 @@
+//! One fetch from an origin: the backend side of a miss, a pass or a background refresh.
+//!
+//! ```text
+//! backend_fetch > send > (304: merge) > backend_response > conclude: stored | private
+//!      |           |                          |
+//!      |           +> backend_error           +> retry > backend_fetch
+//!      +> backend_error > conclude | retry    +> abandon, fail > failed
+//! ```
+//!
+//! It runs in the task of the request that wants it up to the end of the head; a body to be stored then fills by
+//! itself, and the request reads it like everybody else. A background fetch is a task of its own.
+
+mod conclude;
+mod error;
+mod fill;
+mod host;
+pub(crate) mod prepare;
+mod response;
+mod send;
+pub(crate) mod trail;
+
+use crate::body::Body;
+use crate::exchange::{BodyError, Exchange, Private, RequestBody};
+use crate::index::Key;
+use crate::index::busy::Busy;
+use crate::index::hot::Known;
+use crate::local::{Current, Local};
+use crate::session::Session;
+use base::vxid::Vxid;
+use base::{Seconds, Time};
+use copal_base as base;
+use copal_net as net;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_store as store;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::{Kind, Tag};
+use std::any::Any;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use trail::Trail;
+use store::Object;
+use vcl::exec::{Machine, Step as VclStep};
+use vcl::host::{Action, Sub};
+use vcl::value::{BackendRef, Text};
+use wire::h1::{RequestFraming, ResponseFraming};
+use wire::{RequestHead, ResponseHead};
+
+/// Why it fetches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// For the cache.
+    Miss,
+    /// For the cache, while a stale object is served.
+    Background,
+    /// For one client alone.
+    Pass,
+}
+
+/// What it brought.
+#[derive(Debug)]
+pub(crate) enum Fetched {
+    /// An object in a store, perhaps still filling.
+    Stored(Arc<Object>),
+    /// A response for the asking client alone.
+    Private { head: Box<ResponseHead>, body: Body, private: Private },
+    /// Nothing: abandoned or failed beyond `vcl_backend_error`.
+    Failed,
+}
+
+/// The next step.
+enum Step {
+    Fetch,
+    Send,
+    Response(Answer),
+    Error(u16, Option<Text>),
+    Retry,
+    Done(Fetched),
+}
+
+/// A response whose head is read.
+struct Answer {
+    connection: Option<origin::Connection>,
+    framing: ResponseFraming,
+}
+
+/// What is sent to the origin after the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Upload {
+    None,
+    /// A body in memory: it can be sent again.
+    Cached(Text),
+    /// The client's body as it arrives: it can be sent once.
+    Stream(RequestFraming),
+    /// Such a body, sent.
+    Spent,
+}
+
+/// One fetch. See the module.
+pub(crate) struct Fetch {
+    pub(crate) local: Rc<Local>,
+    pub(crate) session: Rc<Session>,
+    pub(crate) current: Rc<Current>,
+    pub(crate) request: RequestHead,
+    pub(crate) original: RequestHead,
+    pub(crate) response: ResponseHead,
+    pub(crate) machine: Machine,
+    pub(crate) trail: Trail,
+    pub(crate) vxid: Vxid,
+    pub(crate) purpose: Purpose,
+    pub(crate) key: Key,
+    pub(crate) busy: Option<Busy>,
+    pub(crate) stale: Option<Rc<Known>>,
+    pub(crate) backend: Option<BackendRef>,
+    /// The backend that was asked (`beresp.backend`).
+    pub(crate) chosen: Option<BackendRef>,
+    pub(crate) timeouts: origin::Timeouts,
+    pub(crate) upload: Upload,
+    pub(crate) client_ip: SocketAddr,
+    pub(crate) identity: Option<Text>,
+    pub(crate) uncacheable: bool,
+    pub(crate) was_304: bool,
+    pub(crate) do_stream: bool,
+    /// Markers as VCL set them that have no effect but to be read back (`beresp.do_esi` ...).
+    pub(crate) storage_hint: Option<Text>,
+    pub(crate) origin_time: Time,
+    pub(crate) ttl: Seconds,
+    pub(crate) grace: Seconds,
+    pub(crate) keep: Seconds,
+    pub(crate) filters: Option<Text>,
+    /// `bereq.is_hitmiss` or `bereq.is_hitpass`.
+    pub(crate) marker: Option<vcl::variables::Var>,
+    /// The address of the connection that was used.
+    pub(crate) backend_address: Option<SocketAddr>,
+    pub(crate) retries: u32,
+    pub(crate) synthetic: Vec<u8>,
+    pub(crate) task_data: Vec<(usize, Box<dyn Any>)>,
+    pub(crate) now: Time,
+}
+
+impl Fetch {
+    /// A fetch on behalf of `exchange`.
+    pub(crate) fn of(exchange: &mut Exchange, purpose: Purpose) -> Self {
+        let local = &exchange.local;
+        let vxid = local.vxid();
+        let now = local.now();
+        let label = match purpose {
+            Purpose::Miss => "fetch",
+            Purpose::Background => "bgfetch",
+            Purpose::Pass => "pass",
+        };
+        exchange.records.link(Tag::Link, "bereq", vxid, label);
+        local.counters.s_fetch.inc();
+        let mut trail = Trail::new(local, now);
+        let records = &mut trail.records;
+        records.begin(vxid, Kind::Backend);
+        records.link(Tag::Begin, "bereq", exchange.vxid, label);
+        if let Some(vcl) = &exchange.current.vcl {
+            records.text(Tag::VCL_use, vcl.name.as_bytes());
+        }
+        records.timestamp("Start", now, now, now);
+        let settings = &exchange.current.settings;
+        let (default_ttl, default_grace, default_keep) =
+            (settings.default_ttl, settings.default_grace, settings.default_keep);
+        let request = prepare::request(exchange, purpose, vxid);
+        let mut original = RequestHead::default();
+        original.copy_from(&request);
+        Self {
+            local: Rc::clone(local),
+            session: Rc::clone(&exchange.session),
+            current: Rc::clone(&exchange.current),
+            request,
+            original,
+            response: ResponseHead::default(),
+            machine: Machine::default(),
+            trail,
+            vxid,
+            purpose,
+            key: exchange.key,
+            busy: None,
+            stale: None,
+            backend: exchange
+                .backend_hint
+                .clone()
+                .or_else(|| exchange.current.vcl.as_ref()?.instance.default_backend().cloned()),
+            chosen: None,
+            timeouts: origin::Timeouts::default(),
+            upload: prepare::upload(exchange, purpose),
+            client_ip: exchange.client_ip,
+            identity: exchange.identity.clone(),
+            uncacheable: purpose == Purpose::Pass,
+            was_304: false,
+            do_stream: true,
+            storage_hint: exchange.storage_hint.clone(),
+            origin_time: now,
+            ttl: default_ttl,
+            grace: default_grace,
+            keep: default_keep,
+            filters: None,
+            marker: exchange.marker.map(|marker| match marker {
+                vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
+                _ => vcl::variables::Var::BereqIsHitmiss,
+            }),
+            backend_address: None,
+            retries: 0,
+            synthetic: Vec::new(),
+            task_data: Vec::new(),
+            now,
+        }
+    }
+
+    /// Lets the fetch revalidate `stale`, if that is complete and has a validator.
+    pub(crate) fn set_stale(&mut self, stale: Option<Arc<Object>>) {
+        let Some(stale) = stale else { return };
+        if stale.state() == store::State::Stored && stale.flags().has(store::Flags::VALIDATOR) {
+            self.stale = Some(Rc::new(Known::new(stale)));
+        }
+    }
+
+    /// Runs it to the end of the response's head (or of the body, where it is not streamed).
+    pub(crate) async fn run(mut self, body: &mut dyn RequestBody) -> Fetched {
+        let mut step = Step::Fetch;
+        loop {
+            step = match step {
+                Step::Fetch => prepare::step(&mut self),
+                Step::Send => send::step(&mut self, body).await,
+                Step::Response(answer) => response::step(&mut self, answer).await,
+                Step::Error(status, reason) => error::step(&mut self, status, reason).await,
+                Step::Retry => self.retry(),
+                Step::Done(fetched) => return fetched,
+            };
+        }
+    }
+
+    /// `retry`: the fetch goes through its steps again, as VCL left it.
+    fn retry(&mut self) -> Step {
+        self.retries += 1;
+        if self.retries > self.current.settings.max_retries {
+            self.trail.records.text(Tag::VCL_Error, b"Too many retries");
+            return Step::Error(503, Some(Text::from_static(b"Too many retries")));
+        }
+        if self.upload == Upload::Spent {
+            self.trail.records.text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
+            return Step::Error(503, Some(Text::from_static(b"Request body was sent already")));
+        }
+        self.local.counters.backend_retry.inc();
+        let now = self.local.now();
+        self.trail.timestamp("Retry", now);
+        let (old, new) = (self.vxid, self.local.vxid());
+        self.trail.records.link(Tag::Link, "bereq", new, "retry");
+        self.trail.records.end();
+        self.vxid = new;
+        self.trail.records.begin(new, Kind::Backend);
+        self.trail.records.link(Tag::Begin, "bereq", old, "retry");
+        self.trail.records.timestamp("Start", now, now, now);
+        (self.trail.start, self.trail.previous) = (now, now);
+        self.chosen = None;
+        self.was_304 = false;
+        self.synthetic.clear();
+        Step::Fetch
+    }
+
+    pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {
+        self.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.is_builtin(subroutine))
+    }
+
+    pub(crate) fn decide(&mut self, subroutine: Sub) -> Action {
+        self.now = self.local.now();
+        let Some(vcl) = self.current.vcl.clone() else { return Action::Fail };
+        let mut machine = std::mem::take(&mut self.machine);
+        let step = machine.run(&vcl.instance, subroutine, self);
+        self.machine = machine;
+        match step {
+            VclStep::Done(action) => action,
+            VclStep::Wait(_) => {
+                self.trail.records.text(Tag::VCL_Error, b"only vcl_recv can wait for the request body");
+                Action::Fail
+            }
+        }
+    }
+
+    pub(crate) fn log_native(&mut self, name: &'static [u8], action: &'static [u8]) {
+        self.trail.records.text(Tag::VCL_call, name);
+        self.trail.records.text(Tag::VCL_return, action);
+    }
+
+    /// The response's times, for a client that alone gets it.
+    pub(crate) fn private(&self) -> Private {
+        Private { origin_time: self.origin_time, ttl: self.ttl, grace: self.grace, keep: self.keep }
+    }
+}
+
+/// Fetches a new object in the background, while `stale` is served.
+pub(crate) fn background(exchange: &mut Exchange, busy: Busy, stale: Option<Arc<Object>>) {
+    let mut fetch = Fetch::of(exchange, Purpose::Background);
+    fetch.busy = Some(busy);
+    fetch.set_stale(stale);
+    exchange.local.counters.s_bgfetch.inc();
+    net::worker::task(async move {
+        let fetched = fetch.run(&mut NoBody).await;
+        drop(fetched);
+    });
+}
+
+/// A request without a body.
+struct NoBody;
+
+impl RequestBody for NoBody {
+    fn framing(&self) -> RequestFraming {
+        RequestFraming::None
+    }
+
+    fn poll_read(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<Result<usize, BodyError>> {
+        Poll::Ready(Ok(0))
+    }
+}

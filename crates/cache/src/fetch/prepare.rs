@@ -1,0 +1,150 @@
+//! The request to the origin, `vcl_backend_fetch`, and the choice of a backend.
+
+use super::{Fetch, Purpose, Step, Upload};
+use crate::exchange::Exchange;
+use copal_base as base;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_rules as rules;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use rules::hop::Copy;
+use vcl::host::{Action, Sub};
+use vcl::value::{Ask, BackendRef, Resolved};
+use wire::h1::RequestFraming;
+use wire::{Known, RequestHead, Version};
+
+/// The most directors that may stand one behind another.
+const CHAIN_MAX: u8 = 32;
+
+/// `bereq` of a new fetch: the client's request without what concerns only the connection, and for the cache without
+/// what would make the answer partial or conditional.
+pub(crate) fn request(exchange: &Exchange, purpose: Purpose, vxid: base::vxid::Vxid) -> RequestHead {
+    let mut request = RequestHead::default();
+    request.copy_from(&exchange.request);
+    request.version = Version::Http11;
+    let copy = if purpose == Purpose::Pass { Copy::PassRequest } else { Copy::FetchRequest };
+    rules::hop::drop_fields(copy, &mut request.fields);
+    if purpose != Purpose::Pass {
+        request.method.clear();
+        request.method.extend_from_slice(b"GET");
+    }
+    finish_head(&mut request, exchange, vxid);
+    request
+}
+
+/// The request that starts a pipe: as the client sent it, and the connection closes after it.
+pub(crate) fn pipe_request(exchange: &Exchange) -> RequestHead {
+    let mut request = RequestHead::default();
+    request.copy_from(&exchange.request);
+    if !request.fields.has_known(Known::Upgrade) {
+        request.fields.set_known(Known::Connection, b"close");
+    }
+    finish_head(&mut request, exchange, exchange.vxid);
+    request
+}
+
+fn finish_head(request: &mut RequestHead, exchange: &Exchange, vxid: base::vxid::Vxid) {
+    let mut text = Vec::with_capacity(10);
+    base::units::push_integer(&mut text, u64::from(vxid));
+    request.fields.set_known(Known::XVarnish, &text);
+    request.fields.push_known(Known::Via, exchange.current.settings.via());
+}
+
+/// What is sent after the head. A fetch for the cache has no body, as the built-in VCL has it.
+pub(crate) fn upload(exchange: &Exchange, purpose: Purpose) -> Upload {
+    if let Some(body) = &exchange.cached_body {
+        return if body.is_empty() { Upload::None } else { Upload::Cached(body.clone()) };
+    }
+    match (purpose, exchange.framing) {
+        (Purpose::Pass, framing @ (RequestFraming::Length(_) | RequestFraming::Chunked)) => Upload::Stream(framing),
+        _ => Upload::None,
+    }
+}
+
+/// Logs `bereq`, adds the condition of a revalidation, runs `vcl_backend_fetch`.
+pub(super) fn step(fetch: &mut Fetch) -> Step {
+    if let Some(stale) = &fetch.stale {
+        rules::conditional::add_conditions(stale.fields(), &mut fetch.request.fields);
+    }
+    log_request(fetch);
+    let action = if fetch.is_builtin(Sub::BackendFetch) {
+        fetch.log_native(b"BACKEND_FETCH", b"fetch");
+        if fetch.request.method == b"GET" {
+            fetch.upload = Upload::None;
+        }
+        Action::Fetch
+    } else {
+        fetch.decide(Sub::BackendFetch)
+    };
+    match action {
+        Action::Fetch => Step::Send,
+        Action::Abandon => Step::Done(super::Fetched::Failed),
+        Action::Error(Some((status, reason))) => Step::Error(status, reason),
+        Action::Error(None) => Step::Error(503, None),
+        _ => Step::Error(503, Some(vcl::value::Text::from_static(b"VCL failed"))),
+    }
+}
+
+fn log_request(fetch: &mut Fetch) {
+    let Fetch { trail, request, .. } = fetch;
+    let records = &mut trail.records;
+    records.text(Tag::BereqMethod, &request.method);
+    records.text(Tag::BereqURL, &request.target);
+    records.text(Tag::BereqProtocol, crate::exchange::protocol(request.version));
+    for field in request.fields.iter() {
+        records.text(Tag::BereqHeader, field.line);
+    }
+}
+
+/// Follows directors to a backend.
+pub(crate) fn resolve(backend: &BackendRef, ask: &Ask<'_>) -> Option<BackendRef> {
+    let mut backend = BackendRef::clone(backend);
+    let mut ask = *ask;
+    while ask.depth < CHAIN_MAX {
+        match backend.resolve(&ask) {
+            Resolved::Itself => return Some(backend),
+            Resolved::Other(next) => backend = next,
+            Resolved::None => return None,
+        }
+        ask.depth += 1;
+    }
+    None
+}
+
+/// The origin behind a resolved backend.
+pub(crate) fn leaf(backend: &BackendRef) -> Option<&origin::Backend> {
+    backend.as_any().downcast_ref::<origin::Backend>()
+}
+
+/// Names the backend's host where the request names none.
+pub(crate) fn default_host(request: &mut RequestHead, host: &str) {
+    if !request.fields.has_known(Known::Host) && !host.is_empty() {
+        request.fields.push_known(Known::Host, host.as_bytes());
+    }
+}
+
+impl Exchange {
+    pub(crate) fn ask_data(&self) -> Ask<'_> {
+        Ask {
+            now: self.now,
+            digest: Some(&self.key),
+            url: &self.request.target,
+            random: self.local.random(),
+            depth: 0,
+        }
+    }
+}
+
+impl Fetch {
+    pub(crate) fn ask_data(&self) -> Ask<'_> {
+        Ask {
+            now: self.now,
+            digest: Some(&self.key),
+            url: &self.request.target,
+            random: self.local.random(),
+            depth: 0,
+        }
+    }
+}

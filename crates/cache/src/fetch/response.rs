@@ -1,0 +1,154 @@
+//! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
+
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude};
+use base::units::push_integer;
+use copal_base as base;
+use copal_observe as observe;
+use copal_rules as rules;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use rules::ttl::Defaults;
+use vcl::host::{Action, Sub};
+use vcl::value::Text;
+use wire::h1::ResponseFraming;
+
+pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
+    fetch.now = fetch.local.now();
+    rules::hop::strip_nominated(&mut fetch.response.fields);
+    fetch.response.fields.collect_known(wire::Known::CacheControl, b", ");
+    fetch.response.fields.collect_known(wire::Known::Vary, b", ");
+    log_response(fetch);
+    count(fetch, answer.framing);
+    let mut answer = answer;
+    if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
+        let confirmed =
+            fetch.stale.as_ref().is_some_and(|stale| rules::conditional::confirms(stale.fields(), &fetch.response.fields));
+        if !confirmed {
+            // Nobody asked for a condition, or the origin speaks of another version than we hold.
+            return give_up(answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
+        }
+        merge(fetch);
+        if let Some(connection) = answer.connection.take() {
+            connection.release();
+        }
+        answer.framing = ResponseFraming::None;
+    }
+    compute_times(fetch);
+    let action = if fetch.is_builtin(Sub::BackendResponse) {
+        builtin(fetch)
+    } else {
+        fetch.decide(Sub::BackendResponse)
+    };
+    match action {
+        Action::Deliver => conclude::step(fetch, answer, None).await,
+        Action::Pass(duration) => {
+            fetch.uncacheable = true;
+            let hit_for_pass = duration.unwrap_or(fetch.current.settings.default_ttl);
+            conclude::step(fetch, answer, Some(hit_for_pass)).await
+        }
+        Action::Retry => give_up(answer, Step::Retry),
+        Action::Abandon => give_up(answer, Step::Done(Fetched::Failed)),
+        Action::Error(Some((status, reason))) => give_up(answer, Step::Error(status, reason)),
+        Action::Error(None) => give_up(answer, Step::Error(503, None)),
+        _ => give_up(answer, Step::Error(503, Some(Text::from_static(b"VCL failed")))),
+    }
+}
+
+/// Leaves the answer unread: its connection cannot be used again.
+fn give_up(answer: Answer, next: Step) -> Step {
+    drop(answer);
+    next
+}
+
+fn count(fetch: &Fetch, framing: ResponseFraming) {
+    let counters = &fetch.local.counters;
+    match (framing, fetch.response.status) {
+        _ if fetch.request.method == b"HEAD" => counters.fetch_head.inc(),
+        (_, 204) => counters.fetch_204.inc(),
+        (_, 304) => counters.fetch_304.inc(),
+        (ResponseFraming::None | ResponseFraming::Length(0), _) => counters.fetch_none.inc(),
+        (ResponseFraming::Length(_), _) => counters.fetch_length.inc(),
+        (ResponseFraming::Chunked, _) => counters.fetch_chunked.inc(),
+        (ResponseFraming::UntilClose, _) => counters.fetch_eof.inc(),
+    }
+}
+
+fn log_response(fetch: &mut Fetch) {
+    let Fetch { trail, response, .. } = fetch;
+    let records = &mut trail.records;
+    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    let mut status = Vec::with_capacity(3);
+    push_integer(&mut status, u64::from(response.status));
+    records.text(Tag::BerespStatus, &status);
+    records.text(Tag::BerespReason, &response.reason);
+    for field in response.fields.iter() {
+        records.text(Tag::BerespHeader, field.line);
+    }
+}
+
+/// The stored response with the news of a 304 (RFC 9111, section 4.3.4).
+fn merge(fetch: &mut Fetch) {
+    let Some(stale) = &fetch.stale else { return };
+    fetch.was_304 = true;
+    let merged = rules::conditional::merge_304(stale.fields(), &fetch.response.fields);
+    fetch.response.fields.copy_from(&merged);
+    fetch.response.status = stale.status();
+    fetch.response.reason.clear();
+    fetch.response.reason.extend_from_slice(stale.reason());
+}
+
+fn compute_times(fetch: &mut Fetch) {
+    let settings = &fetch.current.settings;
+    let defaults = Defaults {
+        ttl: settings.default_ttl,
+        grace: settings.default_grace,
+        keep: settings.default_keep,
+        clock_skew: settings.clock_skew,
+        rfc: false,
+    };
+    let lifetime = rules::ttl::lifetime(fetch.response.status, &fetch.response.fields, fetch.now, &defaults);
+    (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl, lifetime.grace, lifetime.keep);
+    fetch.origin_time = lifetime.t_origin;
+    fetch.trail.records.fmt(
+        Tag::TTL,
+        format_args!(
+            "RFC {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {}",
+            lifetime.ttl,
+            lifetime.grace,
+            lifetime.keep,
+            fetch.now,
+            lifetime.age,
+            lifetime.date,
+            lifetime.expires,
+            lifetime.max_age,
+            if fetch.uncacheable { "uncacheable" } else { "cacheable" },
+        ),
+    );
+}
+
+/// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
+fn builtin(fetch: &mut Fetch) -> Action {
+    if !fetch.uncacheable
+        && let rules::storable::Storable::No(why) =
+            rules::storable::storable(fetch.ttl, &fetch.response.fields)
+    {
+        fetch.trail.records.fmt(Tag::Debug, format_args!("not stored: {why}"));
+        fetch.uncacheable = true;
+        fetch.ttl = fetch.current.settings.uncacheable_ttl;
+        fetch.log_ttl();
+    }
+    fetch.log_native(b"BACKEND_RESPONSE", b"deliver");
+    Action::Deliver
+}
+
+impl Fetch {
+    /// Logs times that VCL changed.
+    pub(crate) fn log_ttl(&mut self) {
+        let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
+        self.trail.records.fmt(
+            Tag::TTL,
+            format_args!("VCL {:.0} {:.0} {:.0} {:.0} {marker}", self.ttl, self.grace, self.keep, self.origin_time),
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! The right and duty to fetch an object that others wait for.
+
+use super::{Index, Key};
+use std::sync::Arc;
+use store::Object;
+
+use copal_store as store;
+
+/// A running fetch. Ended by [`Busy::insert`]; dropped without it, one waiter takes the fetch over.
+#[derive(Debug)]
+pub struct Busy {
+    index: Arc<Index>,
+    key: Key,
+    id: u32,
+    ended: bool,
+}
+
+impl Busy {
+    pub(super) fn new(index: Arc<Index>, key: Key, id: u32) -> Self {
+        Self { index, key, id, ended: false }
+    }
+
+    /// The key that is fetched for.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Whether anybody waits for it.
+    pub fn has_waiters(&self) -> bool {
+        self.index.shard(&self.key).waiter_count(&self.key) > 0
+    }
+
+    /// Puts `object` (or a marker) under the key, in the place of `replaced` and of every other object of the same
+    /// variant, and wakes all who wait.
+    pub fn insert(mut self, object: Arc<Object>) {
+        self.ended = true;
+        let mut old = Vec::new();
+        {
+            let mut shard = self.index.shard(&self.key);
+            let head = shard.head(&self.key);
+            head.busy.retain(|running| running.id != self.id);
+            head.variants.retain(|variant| {
+                let same = variant.variant() == object.variant();
+                if same {
+                    old.push(Arc::clone(variant));
+                }
+                !same
+            });
+            head.variants.push(object);
+            std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
+            shard.simplify(&self.key);
+        }
+        for object in old {
+            self.index.unlink(&object);
+        }
+    }
+
+    /// Ends without an object: all who wait look again (a pass told them nothing).
+    pub fn release(mut self) {
+        self.end(true);
+    }
+
+    fn end(&mut self, wake_all: bool) {
+        self.ended = true;
+        let mut shard = self.index.shard(&self.key);
+        let head = shard.head(&self.key);
+        head.busy.retain(|running| running.id != self.id);
+        if wake_all || head.busy.is_empty() && head.waiters.len() == 1 {
+            std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
+        } else {
+            head.wake_one();
+        }
+        if head.waiters.is_empty() {
+            shard.simplify(&self.key);
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(false);
+        }
+    }
+}

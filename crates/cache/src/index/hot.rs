@@ -1,0 +1,105 @@
+//! One thread's table of the objects it serves most.
+//!
+//! A hit through it takes no lock and moves no count that other cores share: the table holds one reference of its own,
+//! and requests share that within the thread. An entry is only a shortcut: the object's own mark says whether it still
+//! lives, and freshness is judged anew each time.
+
+use super::Key;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::Object;
+use wire::Fields;
+
+use copal_store as store;
+use copal_wire as wire;
+
+const ENTRIES: usize = 4096;
+
+/// An object as this thread knows it: with its head taken apart once.
+#[derive(Debug)]
+pub struct Known {
+    object: Arc<Object>,
+    fields: Fields,
+    reason: Vec<u8>,
+}
+
+impl Known {
+    /// Takes the head of `object` apart.
+    pub fn new(object: Arc<Object>) -> Self {
+        let (reason, block) = crate::head::split(object.head());
+        let mut fields = Fields::new();
+        fields.load_block(block);
+        let reason = reason.to_vec();
+        Self { fields, reason, object }
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// Its fields.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// Its reason phrase.
+    pub fn reason(&self) -> &[u8] {
+        &self.reason
+    }
+}
+
+impl Deref for Known {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        &self.object
+    }
+}
+
+/// The table, direct-mapped by the key's last bytes.
+#[derive(Debug)]
+pub struct Hot {
+    entries: Box<[Option<Rc<Known>>]>,
+    deaths_seen: u64,
+}
+
+impl Default for Hot {
+    fn default() -> Self {
+        Self { entries: (0..ENTRIES).map(|_| None).collect(), deaths_seen: 0 }
+    }
+}
+
+fn slot(key: &Key) -> usize {
+    usize::from(u16::from_le_bytes([key[30], key[31]])) % ENTRIES
+}
+
+impl Hot {
+    /// The live object known under `key`. Variants are for the caller to check.
+    #[inline]
+    pub fn get(&self, key: &Key) -> Option<&Rc<Known>> {
+        let known = self.entries[slot(key)].as_ref()?;
+        (known.key() == key && !known.is_gone()).then_some(known)
+    }
+
+    /// Remembers `object`, in the place of whatever had its slot.
+    pub fn put(&mut self, object: &Arc<Object>) -> Rc<Known> {
+        let known = Rc::new(Known::new(Arc::clone(object)));
+        self.entries[slot(object.key())] = Some(Rc::clone(&known));
+        known
+    }
+
+    /// Drops entries whose object is gone, and those not used since `second`; `deaths` is the index's count.
+    pub fn sweep(&mut self, deaths: u64, used_since: u32) {
+        let any_died = deaths != self.deaths_seen;
+        self.deaths_seen = deaths;
+        for entry in &mut self.entries {
+            let drop_it =
+                entry.as_ref().is_some_and(|known| any_died && known.is_gone() || known.last_use() < used_since);
+            if drop_it {
+                *entry = None;
+            }
+        }
+    }
+}

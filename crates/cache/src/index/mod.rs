@@ -1,0 +1,215 @@
+//! The index: from a request's digest to the objects under it.
+//!
+//! Shards by the digest's first bytes, each behind its own lock. A key with a single stored object, the common case,
+//! costs one pointer in a table; a key with several variants, a running fetch or waiting requests has a [`Head`].
+//!
+//! ```text
+//! lookup > hit | stale (grace) | hit-for-pass | hit-for-miss | miss (busy is ours) | wait (somebody's is running)
+//! busy   > insert (object joins its variants, waiters wake) | drop (failed: one waiter wakes and fetches)
+//! ```
+
+pub mod busy;
+pub mod head;
+pub mod hot;
+pub mod lookup;
+#[cfg(test)]
+mod tests;
+
+use head::Head;
+use parking_lot::{Mutex, MutexGuard};
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use store::{Evictions, Object};
+
+use copal_store as store;
+
+/// A request's digest: SHA-256 of what `hash_data` was given.
+pub type Key = [u8; 32];
+
+const SHARDS: usize = 1024;
+
+/// All objects by key.
+#[derive(Debug)]
+pub struct Index {
+    shards: Box<[Mutex<Shard>]>,
+    /// Moves whenever an object is unlinked, so that hot tables know to look for dead entries.
+    deaths: AtomicU64,
+}
+
+/// A part of the index.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    /// Keys with exactly one object and nothing else.
+    single: HashSet<ByKey, BuildHasherDefault<DigestHasher>>,
+    /// All other keys.
+    heads: HashMap<Key, Box<Head>, BuildHasherDefault<DigestHasher>>,
+}
+
+/// An object found by its own key.
+#[derive(Debug, Clone)]
+pub(crate) struct ByKey(pub(crate) Arc<Object>);
+
+impl Borrow<Key> for ByKey {
+    fn borrow(&self) -> &Key {
+        self.0.key()
+    }
+}
+
+impl Hash for ByKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key().hash(state);
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for ByKey {}
+
+/// A digest is uniform already: its bytes are the hash.
+#[derive(Debug, Default)]
+pub(crate) struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // The shard took the first two bytes; these are the eight after.
+        if let Some(part) = bytes.get(8..16) {
+            self.0 = u64::from_le_bytes(part.try_into().expect("eight bytes"));
+        }
+    }
+
+    fn write_usize(&mut self, _length: usize) {
+        // The length prefix of a slice: the same for every key.
+    }
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            deaths: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Index {
+    pub(crate) fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        self.shards[usize::from(u16::from_le_bytes([key[0], key[1]])) % SHARDS].lock()
+    }
+
+    /// How often an object was unlinked: unchanged means that no hot entry has died.
+    pub fn deaths(&self) -> u64 {
+        self.deaths.load(Ordering::Relaxed)
+    }
+
+    /// Keys in the index.
+    pub fn key_count(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| {
+                let shard = shard.lock();
+                (shard.single.len() + shard.heads.len()) as u64
+            })
+            .sum()
+    }
+
+    /// Takes `object` out: it is purged, banned, expired or replaced. False if another did so before.
+    pub fn unlink(&self, object: &Arc<Object>) -> bool {
+        let first = object.unlink();
+        self.forget(object);
+        first
+    }
+
+    /// Takes an object that is gone out of its shard.
+    fn forget(&self, object: &Arc<Object>) {
+        let removed = self.shard(object.key()).remove(object);
+        self.deaths.fetch_add(1, Ordering::Relaxed);
+        // Dropped after the lock: it may be the last reference, and freeing takes time.
+        drop(removed);
+    }
+
+    /// Takes out every object under `key`, and returns how many.
+    pub fn purge(&self, key: &Key) -> usize {
+        let objects = self.shard(key).objects(key);
+        objects.iter().filter(|object| self.unlink(object)).count()
+    }
+
+    /// The objects under `key`.
+    pub fn objects(&self, key: &Key) -> Vec<Arc<Object>> {
+        self.shard(key).objects(key)
+    }
+
+    /// The objects of shard `number`, for sweeps; `None` beyond the last.
+    pub fn shard_objects(&self, number: usize) -> Option<Vec<Arc<Object>>> {
+        let shard = self.shards.get(number)?.lock();
+        if shard.single.is_empty() && shard.heads.is_empty() {
+            return Some(Vec::new());
+        }
+        let mut objects: Vec<_> = shard.single.iter().map(|entry| Arc::clone(&entry.0)).collect();
+        objects.extend(shard.heads.values().flat_map(|head| head.variants.iter().cloned()));
+        Some(objects)
+    }
+}
+
+impl Evictions for Index {
+    fn evicted(&self, object: &Arc<Object>) {
+        self.forget(object);
+    }
+}
+
+impl Shard {
+    fn objects(&self, key: &Key) -> Vec<Arc<Object>> {
+        if let Some(entry) = self.single.get(key) {
+            return vec![Arc::clone(&entry.0)];
+        }
+        self.heads.get(key).map_or_else(Vec::new, |head| head.variants.clone())
+    }
+
+    /// How many requests wait under `key`.
+    pub(crate) fn waiter_count(&self, key: &Key) -> usize {
+        self.heads.get(key).map_or(0, |head| head.waiters.len())
+    }
+
+    /// Takes `object` out; the returned references are to be dropped after the lock.
+    fn remove(&mut self, object: &Arc<Object>) -> Option<Arc<Object>> {
+        if self.single.get(object.key()).is_some_and(|entry| Arc::ptr_eq(&entry.0, object)) {
+            return self.single.take(object.key()).map(|entry| entry.0);
+        }
+        let head = self.heads.get_mut(object.key())?;
+        let index = head.variants.iter().position(|variant| Arc::ptr_eq(variant, object))?;
+        let removed = head.variants.swap_remove(index);
+        self.simplify(object.key());
+        Some(removed)
+    }
+
+    /// The head of `key`, made from the single object if there is one, or new.
+    pub(crate) fn head(&mut self, key: &Key) -> &mut Head {
+        let single = self.single.take(key);
+        let head = self.heads.entry(*key).or_default();
+        head.variants.extend(single.map(|entry| entry.0));
+        head
+    }
+
+    /// Turns a head that is no longer needed into a single entry, or drops it.
+    pub(crate) fn simplify(&mut self, key: &Key) {
+        let Some(head) = self.heads.get(key) else { return };
+        if !head.busy.is_empty() || head.variants.len() > 1 {
+            return;
+        }
+        let head = self.heads.remove(key).expect("looked up above");
+        head.wake_all();
+        if let Some(object) = head.variants.into_iter().next() {
+            self.single.insert(ByKey(object));
+        }
+    }
+}

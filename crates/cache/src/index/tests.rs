@@ -1,0 +1,161 @@
+//! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
+
+use super::lookup::{Found, Query};
+use super::{Index, Key};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+use store::{Attributes, Creation, Engine, Flags, Memory, Object};
+
+use copal_store as store;
+
+struct Bench {
+    index: Arc<Index>,
+    store: Memory,
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn key(byte: u8) -> Key {
+    [byte; 32]
+}
+
+impl Bench {
+    fn new(size: Option<u64>) -> Self {
+        let index = Arc::new(Index::default());
+        let store = Memory::new("s0", size, Arc::clone(&index) as Arc<dyn store::Evictions>);
+        Self { index, store }
+    }
+
+    fn object(&self, key: Key, variant: &[u8], flags: u8, ttl: f64, body: &[u8]) -> Arc<Object> {
+        let attributes = Attributes {
+            origin_time: 100.0,
+            ttl,
+            grace: 10.0,
+            keep: 0.0,
+            status: 200,
+            flags: Flags(flags),
+            ban: 0,
+            vxid: 1,
+        };
+        let creation =
+            Creation { key, attributes, variant, head: b"OK\r\n", length: Some(body.len() as u64) };
+        let mut fill = self.store.begin(&creation).expect("there is room");
+        fill.append(body).expect("there is room");
+        let object = Arc::clone(fill.object());
+        fill.commit();
+        object
+    }
+
+    fn look(&self, key: Key, now: f64, wants: &[u8], waiter: Option<(u64, &Waker)>) -> Found {
+        self.index.lookup(
+            &Query {
+                key,
+                arrival: now,
+                now,
+                ttl_max: None,
+                grace_max: None,
+                always_miss: false,
+                ignore_busy: false,
+                fits: &|variant| variant == wants,
+                predict: &|_| wants.to_vec(),
+                banned: &|_| false,
+            },
+            waiter,
+        )
+    }
+
+    fn miss(&self, key: Key, now: f64, wants: &[u8]) -> super::busy::Busy {
+        match self.look(key, now, wants, None) {
+            Found::Miss(busy, _) => busy,
+            other => panic!("expected a miss, found {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn one_fetch_and_the_others_wait_for_it() {
+    let bench = Bench::new(None);
+    let busy = bench.miss(key(1), 101.0, b"");
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    assert!(matches!(bench.look(key(1), 101.0, b"", Some((7, &waker))), Found::Wait));
+    assert!(matches!(bench.look(key(1), 101.0, b"", Some((8, &waker))), Found::Wait));
+    busy.insert(bench.object(key(1), b"", 0, 60.0, b"body"));
+    assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
+}
+
+#[test]
+fn a_failed_fetch_wakes_one_who_takes_over() {
+    let bench = Bench::new(None);
+    let busy = bench.miss(key(1), 101.0, b"");
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    for id in 0..3 {
+        assert!(matches!(bench.look(key(1), 101.0, b"", Some((id, &waker))), Found::Wait));
+    }
+    drop(busy);
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    let second = bench.miss(key(1), 101.0, b"");
+    // The one that took over may itself go away without a fetch: the next in line is woken.
+    drop(second);
+    assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    bench.index.stop_waiting(&key(1), 1);
+    assert_eq!(count.0.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn grace_serves_stale_with_one_fetch() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 5.0, b""));
+    let Found::Stale(_, Some(busy)) = bench.look(key(1), 106.0, b"", None) else { panic!("not in grace") };
+    assert!(matches!(bench.look(key(1), 106.0, b"", None), Found::Stale(_, None)));
+    drop(busy);
+    assert!(matches!(bench.look(key(1), 116.0, b"", None), Found::Miss(_, Some(_))));
+}
+
+#[test]
+fn variants_stand_side_by_side_and_are_replaced_each_by_its_own() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"a").insert(bench.object(key(1), b"a", 0, 60.0, b"A1"));
+    bench.miss(key(1), 101.0, b"b").insert(bench.object(key(1), b"b", 0, 60.0, b"B1"));
+    assert_eq!(bench.index.objects(&key(1)).len(), 2);
+    let Found::Hit(old) = bench.look(key(1), 101.0, b"a", None) else { panic!("a is there") };
+    bench.miss(key(1), 200.0, b"a").insert(bench.object(key(1), b"a", 0, 600.0, b"A2"));
+    assert!(old.is_gone());
+    assert_eq!(bench.index.objects(&key(1)).len(), 2);
+    assert!(matches!(bench.look(key(1), 101.0, b"b", None), Found::Hit(_)));
+}
+
+#[test]
+fn markers_do_not_make_others_wait() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", Flags::HIT_FOR_MISS, 60.0, b""));
+    let Found::HitForMiss(_, first) = bench.look(key(1), 101.0, b"", None) else { panic!("no marker") };
+    assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::HitForMiss(..)));
+    first.insert(bench.object(key(1), b"", Flags::HIT_FOR_PASS, 60.0, b""));
+    assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::HitForPass(_)));
+}
+
+#[test]
+fn purge_and_eviction_leave_nothing_behind() {
+    let bench = Bench::new(Some(64 << 10));
+    for number in 0..200u8 {
+        bench.miss(key(number), 101.0, b"").insert(bench.object(key(number), b"", 0, 60.0, &[0; 1000]));
+    }
+    let keys = bench.index.key_count();
+    assert!((30..=65).contains(&keys), "{keys} keys");
+    assert_eq!(keys, bench.store.statistics().objects);
+    assert!(matches!(bench.look(key(199), 101.0, b"", None), Found::Hit(_)));
+    assert_eq!(bench.index.purge(&key(199)), 1);
+    assert!(matches!(bench.look(key(199), 101.0, b"", None), Found::Miss(..)));
+    assert_eq!(bench.index.key_count(), keys - 1);
+}

@@ -1,0 +1,163 @@
+//! One thread's part of the cache: what a hit needs without touching anything shared.
+
+use crate::index::Key;
+use crate::index::hot::{Hot, Known};
+use crate::settings::Settings;
+use crate::shared::{Shared, Vcl};
+use base::LiveReader;
+use base::Time;
+use base::vxid::{Vxid, VxidPool};
+use copal_base as base;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_store as store;
+use observe::{LogWriter, Stripe};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use store::Object;
+
+/// Touches are told to the eviction order in batches of this many.
+const TOUCH_BATCH: usize = 64;
+
+/// Settings and VCL as one request sees them from start to end.
+#[derive(Debug)]
+pub struct Current {
+    /// Parameters.
+    pub settings: Arc<Settings>,
+    /// The active VCL.
+    pub vcl: Option<Arc<Vcl>>,
+}
+
+/// A thread's state. Not shared: everything is a cell.
+pub struct Local {
+    /// The process-wide part.
+    pub shared: Arc<Shared>,
+    /// This thread's stripe of the counters.
+    pub counters: Stripe,
+    /// Where records go.
+    pub log: LogWriter,
+    /// Idle connections to origins.
+    pub pools: Rc<origin::Pools>,
+    readers: RefCell<(LiveReader<Settings>, LiveReader<Option<Arc<Vcl>>>)>,
+    current: RefCell<Rc<Current>>,
+    vxids: RefCell<VxidPool>,
+    hot: RefCell<Hot>,
+    touched: RefCell<Vec<Arc<Object>>>,
+    random: Cell<u64>,
+    waiter: Cell<u64>,
+}
+
+impl Local {
+    /// The part of a thread whose random numbers start from `seed`.
+    pub fn new(
+        shared: &Arc<Shared>,
+        counters: Stripe,
+        log: LogWriter,
+        pools: Rc<origin::Pools>,
+        seed: u64,
+    ) -> Self {
+        let mut readers = (shared.settings.reader(), shared.vcl.reader());
+        let current =
+            Current { settings: Arc::clone(readers.0.current()), vcl: Option::clone(readers.1.current()) };
+        Self {
+            shared: Arc::clone(shared),
+            counters,
+            log,
+            pools,
+            readers: RefCell::new(readers),
+            current: RefCell::new(Rc::new(current)),
+            vxids: RefCell::new(shared.vxids.pool()),
+            hot: RefCell::default(),
+            touched: RefCell::default(),
+            random: Cell::new(seed | 1),
+            // The seed tells the threads' waiters apart.
+            waiter: Cell::new(seed << 32),
+        }
+    }
+
+    /// The present moment.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    /// Settings and VCL for a new request.
+    pub fn current(&self) -> Rc<Current> {
+        let mut readers = self.readers.borrow_mut();
+        let mut current = self.current.borrow_mut();
+        let same_settings = Arc::ptr_eq(readers.0.current(), &current.settings);
+        let same_vcl = match (&**readers.1.current(), &current.vcl) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same_settings || !same_vcl {
+            *current = Rc::new(Current {
+                settings: Arc::clone(readers.0.current()),
+                vcl: Option::clone(readers.1.current()),
+            });
+        }
+        Rc::clone(&current)
+    }
+
+    /// A new transaction number.
+    #[inline]
+    pub fn vxid(&self) -> Vxid {
+        self.vxids.borrow_mut().take()
+    }
+
+    /// A number for a place on a waiting list, unlike any other in the process.
+    pub(crate) fn waiter_id(&self) -> u64 {
+        let id = self.waiter.get().wrapping_add(1);
+        self.waiter.set(id);
+        id
+    }
+
+    /// A number to choose by; not for secrets. Source: Marsaglia, "Xorshift RNGs" (2003).
+    pub fn random(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        x
+    }
+
+    /// The hot entry for `key`, if its object lives.
+    #[inline]
+    pub(crate) fn hot(&self, key: &Key) -> Option<Rc<Known>> {
+        self.hot.borrow().get(key).cloned()
+    }
+
+    /// Makes `object` hot.
+    pub(crate) fn know(&self, object: &Arc<Object>) -> Rc<Known> {
+        if let Some(known) = self.hot.borrow().get(object.key())
+            && Arc::ptr_eq(known.object(), object)
+        {
+            return Rc::clone(known);
+        }
+        self.hot.borrow_mut().put(object)
+    }
+
+    /// Notes a use of `object` at `now`; the eviction order hears of it at most once in `interval` seconds.
+    #[inline]
+    pub(crate) fn touch(&self, object: &Arc<Object>, now: Time, interval: f64) {
+        if object.note_use(now as u32, interval as u32) {
+            let mut touched = self.touched.borrow_mut();
+            touched.push(Arc::clone(object));
+            if touched.len() >= TOUCH_BATCH {
+                store::touch_all(&mut touched);
+            }
+        }
+    }
+
+    /// Housekeeping, a few times a second: lets go of dead and cold entries, flushes touches.
+    pub fn tick(&self) {
+        store::touch_all(&mut self.touched.borrow_mut());
+        let cold = (self.now() - 10.0).max(0.0) as u32;
+        self.hot.borrow_mut().sweep(self.shared.index.deaths(), cold);
+        // Lets go of an old VCL also on a thread without traffic.
+        self.current();
+    }
+}

@@ -1,0 +1,258 @@
+//! `vcl_deliver`: the response as the client gets it: conditions, ranges, framing.
+
+use super::{Step, fail};
+use crate::body::{Body, Parts};
+use crate::exchange::{Exchange, Outcome, Source, protocol};
+use crate::index::hot::Known as KnownObject;
+use base::units::push_integer;
+use copal_base as base;
+use copal_observe as observe;
+use copal_rules as rules;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use std::rc::Rc;
+use vcl::host::{Action, Sub};
+use wire::range::{Multipart, Ranges};
+use wire::standard_reason;
+use wire::{Known, Version};
+
+pub(crate) fn step(exchange: &mut Exchange) -> Step {
+    prepare(exchange);
+    let action = if exchange.is_builtin(Sub::Deliver) {
+        exchange.log_native(b"DELIVER", b"deliver");
+        Action::Deliver
+    } else {
+        exchange.decide(Sub::Deliver)
+    };
+    match action {
+        Action::Deliver => {}
+        Action::Restart => {
+            exchange.body = Body::Empty;
+            return Step::Restart;
+        }
+        Action::Synth(status, reason) => return Step::Synth(status, reason),
+        _ => return fail(),
+    }
+    let now = exchange.local.now();
+    exchange.timestamp("Process", now);
+    shape(exchange);
+    Step::Done(Outcome::Deliver)
+}
+
+/// The response's head before VCL sees it: the object's, with `Age`, `Via` and `X-Varnish`.
+fn prepare(exchange: &mut Exchange) {
+    let now = exchange.local.now();
+    let mut text = Vec::with_capacity(64);
+    let (origin_time, object_vxid) = match &exchange.source {
+        Source::Stored(known) => {
+            let response = &mut exchange.response;
+            response.status = known.status();
+            response.reason.clear();
+            response.reason.extend_from_slice(known.reason());
+            response.fields.copy_from(known.fields());
+            (known.origin_time(), exchange.hit.then(|| known.vxid()))
+        }
+        Source::Private(private) => (private.origin_time, None),
+        Source::None => (now, None),
+    };
+    exchange.response.version = Version::Http11;
+    let fields = &mut exchange.response.fields;
+    push_integer(&mut text, u64::from(exchange.vxid));
+    if let Some(vxid) = object_vxid {
+        text.push(b' ');
+        push_integer(&mut text, u64::from(vxid));
+    }
+    fields.remove_known(Known::XVarnish);
+    fields.push_known(Known::XVarnish, &text);
+    text.clear();
+    push_integer(&mut text, (now - origin_time).max(0.0) as u64);
+    fields.remove_known(Known::Age);
+    fields.push_known(Known::Age, &text);
+    // Each proxy adds its own Via; the fields of those before stay.
+    fields.push_known(Known::Via, exchange.current.settings.via());
+    exchange.log_response_head();
+}
+
+/// What the client gets of it, after VCL: 304, a range, or all; and how it is framed.
+fn shape(exchange: &mut Exchange) {
+    let wants_part = matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD");
+    if wants_part
+        && exchange.response.status == 200
+        && is_not_modified(exchange)
+    {
+        not_modified(exchange);
+        set_connection(exchange);
+        return;
+    }
+    if let Source::Stored(known) = &exchange.source {
+        let known = Rc::clone(known);
+        let partial = wants_part && exchange.response.status == 200 && range(exchange, &known);
+        if !partial {
+            whole(exchange, &known);
+        }
+    } else {
+        relayed(exchange);
+    }
+    if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
+        exchange.body = Body::Empty;
+    }
+    set_connection(exchange);
+}
+
+fn is_not_modified(exchange: &Exchange) -> bool {
+    let received = match &exchange.source {
+        Source::Stored(known) => known.origin_time(),
+        Source::Private(private) => private.origin_time,
+        Source::None => return false,
+    };
+    rules::conditional::not_modified(&exchange.request.fields, &exchange.response.fields, exchange.now, received)
+}
+
+fn not_modified(exchange: &mut Exchange) {
+    exchange.body = Body::Empty;
+    exchange.response.set_status(304, b"Not Modified");
+    exchange.response.fields.remove_known(Known::ContentLength);
+    exchange.response.fields.remove_known(Known::TransferEncoding);
+    exchange.records.text(Tag::RespStatus, b"304");
+    exchange.records.text(Tag::RespReason, b"Not Modified");
+}
+
+/// Answers the request's range, if it has one and that can be done.
+fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
+    if !exchange.current.settings.http_range_support {
+        return false;
+    }
+    // Nothing to cut where the length is not known yet.
+    let Some(length) = known.length() else { return false };
+    exchange.response.fields.set_known(Known::AcceptRanges, b"bytes");
+    exchange.records.text(Tag::RespHeader, b"Accept-Ranges: bytes");
+    if !exchange.request.fields.has_known(Known::Range)
+        || !rules::conditional::if_range_holds(&exchange.request.fields, &exchange.response.fields)
+    {
+        return false;
+    }
+    match wire::range::of_request(&exchange.request.fields, length, exchange.current.settings.http_range_max) {
+        Ranges::Whole => false,
+        Ranges::Unsatisfiable => {
+            unsatisfiable(exchange, length);
+            true
+        }
+        Ranges::Parts(parts) => {
+            partial(exchange, known, length, parts);
+            true
+        }
+    }
+}
+
+fn status(exchange: &mut Exchange, status: u16) {
+    let reason = standard_reason(status).as_bytes();
+    exchange.response.set_status(status, reason);
+    exchange.records.fmt(Tag::RespStatus, format_args!("{status}"));
+    exchange.records.text(Tag::RespReason, reason);
+}
+
+fn unsatisfiable(exchange: &mut Exchange, length: u64) {
+    status(exchange, 416);
+    exchange.body = Body::Empty;
+    let mut value = Vec::with_capacity(32);
+    wire::range::content_range_unsatisfied(length, &mut value);
+    exchange.response.fields.set_known(Known::ContentRange, &value);
+    set_length(exchange, 0);
+}
+
+fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts: Vec<(u64, u64)>) {
+    status(exchange, 206);
+    if let [(first, last)] = *parts.as_slice() {
+        let mut value = Vec::with_capacity(48);
+        wire::range::content_range((first, last), Some(length), &mut value);
+        exchange.response.fields.set_known(Known::ContentRange, &value);
+        exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
+        exchange.body = Body::object(known, first, last + 1);
+        set_length(exchange, last - first + 1);
+        return;
+    }
+    let kind = exchange.response.fields.get_known(Known::ContentType).map(<[u8]>::to_vec);
+    let boundary = wire::range::boundary(exchange.local.random(), exchange.local.random());
+    let frame = Multipart::new(parts, length, kind.as_deref(), boundary);
+    let mut value = Vec::with_capacity(80);
+    frame.content_type(&mut value);
+    exchange.response.fields.set_known(Known::ContentType, &value);
+    exchange.records.header(Tag::RespHeader, b"Content-Type", &value);
+    set_length(exchange, frame.content_length());
+    exchange.body = Body::Parts(Box::new(Parts::new(known, frame)));
+}
+
+fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
+    exchange.body = Body::object(known, 0, u64::MAX);
+    match known.length() {
+        Some(length) => set_length(exchange, length),
+        None => set_unknown_length(exchange),
+    }
+}
+
+/// A response straight from the origin keeps its length where it had one.
+fn relayed(exchange: &mut Exchange) {
+    if let Body::Bytes(bytes, _) = &exchange.body {
+        let length = bytes.len() as u64;
+        set_length(exchange, length);
+    } else if !exchange.response.fields.has_known(Known::ContentLength) && !exchange.is_head() {
+        if matches!(exchange.body, Body::Empty) {
+            if !crate::exchange::is_bodiless(exchange.response.status) {
+                set_length(exchange, 0);
+            }
+        } else {
+            set_unknown_length(exchange);
+        }
+    }
+}
+
+fn set_length(exchange: &mut Exchange, length: u64) {
+    let mut text = Vec::with_capacity(20);
+    push_integer(&mut text, length);
+    if !crate::exchange::is_bodiless(exchange.response.status) {
+        exchange.response.fields.set_known(Known::ContentLength, &text);
+        exchange.records.header(Tag::RespHeader, b"Content-Length", &text);
+    }
+}
+
+/// Chunked for a client that knows it, else the end of the connection ends the body.
+fn set_unknown_length(exchange: &mut Exchange) {
+    exchange.response.fields.remove_known(Known::ContentLength);
+    if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
+        return;
+    }
+    if exchange.request.version == Version::Http11 {
+        exchange.response.fields.set_known(Known::TransferEncoding, b"chunked");
+        exchange.records.text(Tag::RespHeader, b"Transfer-Encoding: chunked");
+    } else {
+        exchange.close = true;
+    }
+}
+
+/// Says whether the connection stays open.
+pub(crate) fn set_connection(exchange: &mut Exchange) {
+    if exchange.client_wants_close()
+        || exchange.response.fields.get_known(Known::Connection).is_some_and(|v| v.eq_ignore_ascii_case(b"close"))
+    {
+        exchange.close = true;
+    }
+    let value: &[u8] = if exchange.close { b"close" } else { b"keep-alive" };
+    exchange.response.fields.set_known(Known::Connection, value);
+    exchange.records.header(Tag::RespHeader, b"Connection", value);
+}
+
+impl Exchange {
+    /// Logs the response's head as it is now.
+    pub(crate) fn log_response_head(&mut self) {
+        let records = &mut self.records;
+        records.text(Tag::RespProtocol, protocol(self.response.version));
+        let mut status = Vec::with_capacity(5);
+        push_integer(&mut status, u64::from(self.response.status));
+        records.text(Tag::RespStatus, &status);
+        records.text(Tag::RespReason, &self.response.reason);
+        for field in self.response.fields.iter() {
+            records.text(Tag::RespHeader, field.line);
+        }
+    }
+}

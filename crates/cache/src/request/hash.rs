@@ -1,0 +1,50 @@
+//! `vcl_hash`: the key. It runs whatever `vcl_recv` decided, as in Varnish.
+
+use super::{AfterHash, Step, fail};
+use crate::exchange::Exchange;
+use crate::request::recv::push_ip;
+use copal_observe as observe;
+use copal_vcl as vcl;
+use observe::Tag;
+use sha2::{Digest, Sha256};
+use vcl::host::{Action, Sub};
+
+pub(crate) fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
+    exchange.hash_input.clear();
+    if exchange.is_builtin(Sub::Hash) {
+        builtin(exchange);
+    } else if !matches!(exchange.decide(Sub::Hash), Action::Lookup) {
+        return fail();
+    }
+    exchange.key = Sha256::digest(&exchange.hash_input).into();
+    match after {
+        AfterHash::Lookup => Step::Lookup,
+        AfterHash::Pass => Step::Pass,
+        AfterHash::Pipe => Step::Pipe,
+        AfterHash::Purge => Step::Purge,
+        AfterHash::Synth(status, reason) => Step::Synth(status, reason),
+    }
+}
+
+/// URL, then host or the server's address; each part ends so that no two lists of parts look alike.
+fn builtin(exchange: &mut Exchange) {
+    exchange.records.text(Tag::VCL_call, b"HASH");
+    let Exchange { request, hash_input, records, session, .. } = exchange;
+    add(hash_input, records, &request.target);
+    match request.fields.get_known(copal_wire::Known::Host) {
+        Some(host) => add(hash_input, records, host),
+        None => {
+            let mut address = Vec::with_capacity(48);
+            push_ip(&mut address, session.server.ip());
+            add(hash_input, records, &address);
+        }
+    }
+    exchange.records.text(Tag::VCL_return, b"lookup");
+}
+
+/// One `hash_data`: the text and a terminator that no text holds.
+pub(crate) fn add(input: &mut Vec<u8>, records: &mut observe::Records, text: &[u8]) {
+    input.extend_from_slice(text);
+    input.push(0);
+    records.text(Tag::Hash, text);
+}

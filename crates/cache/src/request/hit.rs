@@ -1,0 +1,79 @@
+//! `vcl_hit`: an object is there; deliver it?
+
+use super::{Freshness, Step, fail};
+use crate::exchange::{Exchange, Source};
+use crate::fetch;
+use crate::index::busy::Busy;
+use crate::index::hot::Known;
+use base::units::{push_fixed, push_integer};
+use copal_base as base;
+use copal_observe as observe;
+use copal_store as store;
+use copal_vcl as vcl;
+use observe::Tag;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::State;
+use vcl::host::{Action, Sub};
+
+pub(crate) fn step(exchange: &mut Exchange, known: Rc<Known>, busy: Option<Busy>, freshness: Freshness) -> Step {
+    log(exchange, &known);
+    exchange.source = Source::Stored(Rc::clone(&known));
+    let action = if exchange.is_builtin(Sub::Hit) {
+        exchange.log_native(b"HIT", b"deliver");
+        Action::Deliver
+    } else {
+        exchange.decide(Sub::Hit)
+    };
+    // Passing, failing and restarting give the right to fetch up: somebody who waits takes it.
+    match action {
+        Action::Deliver => {
+            deliver(exchange, &known, busy, freshness);
+            Step::Deliver
+        }
+        Action::Pass(_) => {
+            exchange.source = Source::None;
+            Step::Pass
+        }
+        Action::Restart => Step::Restart,
+        Action::Synth(status, reason) => Step::Synth(status, reason),
+        _ => fail(),
+    }
+}
+
+fn log(exchange: &mut Exchange, known: &Known) {
+    let left = known.origin_time() + known.ttl() - exchange.now;
+    let text = &mut exchange.scratch;
+    text.clear();
+    push_integer(text, u64::from(known.vxid()));
+    for seconds in [left, known.grace(), known.keep()] {
+        text.push(b' ');
+        push_fixed(text, seconds, 6);
+    }
+    if known.state() == State::Filling {
+        // How much of a growing object is there, and its length if known.
+        text.push(b' ');
+        push_integer(text, known.filled());
+        if let Some(length) = known.length() {
+            text.push(b' ');
+            push_integer(text, length);
+        }
+    }
+    exchange.records.text(Tag::Hit, text);
+}
+
+fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>, freshness: Freshness) {
+    exchange.hit = true;
+    exchange.local.counters.cache_hit.inc();
+    if freshness == Freshness::Grace {
+        exchange.local.counters.cache_hit_grace.inc();
+    }
+    let interval = exchange.current.settings.lru_interval;
+    exchange.local.touch(known.object(), exchange.now, interval);
+    if exchange.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.uses(vcl::variables::Var::ObjHits)) {
+        known.count_hit();
+    }
+    if let Some(busy) = busy {
+        fetch::background(exchange, busy, Some(Arc::clone(known.object())));
+    }
+}

@@ -1,0 +1,61 @@
+//! `vcl_miss`: fetch it, for this request and all who wait.
+
+use super::{Step, fail};
+use crate::exchange::{Exchange, RequestBody, Source};
+use crate::fetch;
+use crate::index::busy::Busy;
+use copal_store as store;
+use copal_vcl as vcl;
+use std::sync::Arc;
+use store::Object;
+use vcl::host::{Action, Sub};
+
+pub(crate) async fn step(
+    exchange: &mut Exchange,
+    busy: Busy,
+    stale: Option<Arc<Object>>,
+    body: &mut dyn RequestBody,
+) -> Step {
+    exchange.local.counters.cache_miss.inc();
+    let action = if exchange.is_builtin(Sub::Miss) {
+        exchange.log_native(b"MISS", b"fetch");
+        Action::Fetch
+    } else {
+        exchange.decide(Sub::Miss)
+    };
+    match action {
+        Action::Fetch => {
+            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
+            fetch.busy = Some(busy);
+            fetch.set_stale(stale);
+            let fetched = fetch.run(body).await;
+            take(exchange, fetched)
+        }
+        Action::Pass(_) => {
+            drop(busy);
+            Step::Pass
+        }
+        Action::Restart => Step::Restart,
+        Action::Synth(status, reason) => Step::Synth(status, reason),
+        _ => fail(),
+    }
+}
+
+/// Takes what a fetch brought as the request's object.
+pub(crate) fn take(exchange: &mut Exchange, fetched: fetch::Fetched) -> Step {
+    let now = exchange.local.now();
+    exchange.timestamp("Fetch", now);
+    match fetched {
+        fetch::Fetched::Stored(object) => {
+            exchange.source = Source::Stored(exchange.local.know(&object));
+            Step::Deliver
+        }
+        fetch::Fetched::Private { head, body, private } => {
+            exchange.response.copy_from(&head);
+            exchange.body = body;
+            exchange.source = Source::Private(private);
+            Step::Deliver
+        }
+        fetch::Fetched::Failed => Step::Synth(503, None),
+    }
+}

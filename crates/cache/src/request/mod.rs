@@ -1,0 +1,98 @@
+//! The steps of a client request, one file each. Each takes the exchange and says which step is next; the `match` below
+//! has exactly the edges of the picture in [`crate::exchange`].
+
+pub mod deliver;
+pub mod hash;
+pub mod hit;
+pub mod lookup;
+pub mod miss;
+pub mod pass;
+pub mod pipe;
+pub mod purge;
+pub mod recv;
+pub mod restart;
+pub mod synth;
+
+use crate::exchange::{Exchange, Outcome, RequestBody};
+use crate::index::busy::Busy;
+use crate::index::hot::Known;
+use copal_store as store;
+use copal_vcl as vcl;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::Object;
+use vcl::value::Text;
+
+/// The next step of a request.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Recv,
+    /// Compute the key, then go on with what `vcl_recv` decided.
+    Hash(AfterHash),
+    Lookup,
+    /// An object that may be delivered; with a busy one if it is stale and a background fetch is due.
+    Hit(Rc<Known>, Option<Busy>, Freshness),
+    Miss(Busy, Option<Arc<Object>>),
+    Pass,
+    Pipe,
+    Purge,
+    Synth(u16, Option<Text>),
+    /// Deliver what stands in `source` and `body`.
+    Deliver,
+    Restart,
+    Done(Outcome),
+}
+
+/// What `vcl_recv` decided.
+#[derive(Debug, Clone)]
+pub(crate) enum AfterHash {
+    Lookup,
+    Pass,
+    Pipe,
+    Purge,
+    Synth(u16, Option<Text>),
+}
+
+/// How a hit came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    Fresh,
+    Grace,
+}
+
+/// Takes a request through its steps.
+pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> Outcome {
+    if exchange.current.vcl.is_none() {
+        exchange.close = true;
+        exchange.records.text(copal_observe::Tag::Error, b"no VCL is active");
+        return Outcome::Close;
+    }
+    let mut step = Step::Recv;
+    loop {
+        step = match step {
+            Step::Recv => match recv::step(exchange) {
+                recv::Decided::Step(step) => step,
+                recv::Decided::ReadBody(limit) => Box::pin(recv::read_body(exchange, body, limit)).await,
+            },
+            Step::Hash(after) => hash::step(exchange, after),
+            Step::Lookup => match lookup::step(exchange) {
+                Some(step) => step,
+                None => Box::pin(lookup::wait(exchange)).await,
+            },
+            Step::Hit(known, busy, freshness) => hit::step(exchange, known, busy, freshness),
+            Step::Miss(busy, stale) => Box::pin(miss::step(exchange, busy, stale, body)).await,
+            Step::Pass => Box::pin(pass::step(exchange, body)).await,
+            Step::Pipe => Box::pin(pipe::step(exchange)).await,
+            Step::Purge => purge::step(exchange),
+            Step::Synth(status, reason) => synth::step(exchange, status, reason),
+            Step::Deliver => deliver::step(exchange),
+            Step::Restart => restart::step(exchange),
+            Step::Done(outcome) => return outcome,
+        };
+    }
+}
+
+/// The step that every subroutine's `fail`, and every fault, leads to.
+pub(crate) fn fail() -> Step {
+    Step::Synth(503, Some(Text::from_static(b"VCL failed")))
+}

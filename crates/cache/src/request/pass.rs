@@ -1,0 +1,26 @@
+//! `vcl_pass`: fetch for this request alone.
+
+use super::{Step, fail, miss};
+use crate::exchange::{Exchange, RequestBody};
+use crate::fetch;
+use copal_vcl as vcl;
+use vcl::host::{Action, Sub};
+
+pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) -> Step {
+    exchange.local.counters.s_pass.inc();
+    let action = if exchange.is_builtin(Sub::Pass) {
+        exchange.log_native(b"PASS", b"fetch");
+        Action::Fetch
+    } else {
+        exchange.decide(Sub::Pass)
+    };
+    match action {
+        Action::Fetch => {
+            let fetched = fetch::Fetch::of(exchange, fetch::Purpose::Pass).run(body).await;
+            miss::take(exchange, fetched)
+        }
+        Action::Restart => Step::Restart,
+        Action::Synth(status, reason) => Step::Synth(status, reason),
+        _ => fail(),
+    }
+}

@@ -1,0 +1,69 @@
+//! `vcl_pipe`: give up understanding, join client and backend.
+
+use super::{Step, fail};
+use crate::exchange::{Exchange, Outcome};
+use crate::fetch::prepare;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use vcl::host::{Action, Sub};
+
+/// A backend connection on which the request's head was sent; from here bytes are copied both ways.
+#[derive(Debug)]
+pub struct Pipe {
+    /// The connection; it is not used for anything else afterwards.
+    pub connection: origin::Connection,
+    /// Bytes of the head that were sent.
+    pub sent: u64,
+}
+
+pub(crate) async fn step(exchange: &mut Exchange) -> Step {
+    exchange.local.counters.s_pipe.inc();
+    exchange.close = true;
+    exchange.pipe_request = Some(Box::new(prepare::pipe_request(exchange)));
+    let action = if exchange.is_builtin(Sub::Pipe) {
+        exchange.log_native(b"PIPE", b"pipe");
+        Action::Pipe
+    } else {
+        exchange.decide(Sub::Pipe)
+    };
+    let request = exchange.pipe_request.take();
+    match (action, request) {
+        (Action::Pipe, Some(request)) => connect(exchange, &request).await,
+        (Action::Synth(status, reason), _) => Step::Synth(status, reason),
+        _ => fail(),
+    }
+}
+
+async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
+    let hint = exchange.backend_hint.clone().or_else(|| exchange.current.vcl.as_ref()?.instance.default_backend().cloned());
+    let leaf = hint.and_then(|backend| prepare::resolve(&backend, &exchange.ask_data()));
+    let Some(leaf) = leaf.as_ref().and_then(|leaf| prepare::leaf(leaf)) else {
+        exchange.records.text(Tag::FetchError, b"no backend");
+        return Step::Synth(503, None);
+    };
+    let mut head = Vec::new();
+    let mut request = request.clone();
+    prepare::default_host(&mut request, leaf.host_header());
+    if let Err(reject) = wire::h1::write_request_head(&request, &mut head) {
+        exchange.records.fmt(Tag::FetchError, format_args!("request cannot be sent: {reject}"));
+        return Step::Synth(503, None);
+    }
+    let timeouts = origin::Timeouts::default();
+    let connected = leaf.connect(&exchange.local.pools, false, &timeouts).await;
+    let mut connection = match connected {
+        Ok(connection) => connection,
+        Err(error) => {
+            exchange.records.fmt(Tag::FetchError, format_args!("{error}"));
+            return Step::Synth(503, None);
+        }
+    };
+    if connection.write(&head).await.is_err() {
+        return Step::Synth(503, None);
+    }
+    let now = exchange.local.now();
+    exchange.timestamp("Pipe", now);
+    Step::Done(Outcome::Pipe(Box::new(Pipe { connection, sent: head.len() as u64 })))
+}

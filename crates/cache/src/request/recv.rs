@@ -1,0 +1,148 @@
+//! `vcl_recv`: is this a request we look up, pass, pipe, purge or answer ourselves?
+
+use super::{AfterHash, Step, fail};
+use crate::exchange::{Exchange, RequestBody};
+use bytes::Bytes;
+use copal_observe as observe;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use std::future::poll_fn;
+use vcl::exec::{Step as VclStep, Wait};
+use vcl::host::{Action, Sub};
+use vcl::value::Value;
+use wire::{Known, Version};
+
+/// What the step leads to.
+pub(crate) enum Decided {
+    Step(Step),
+    /// `std.cache_req_body(limit)`: read the body, then resume.
+    ReadBody(u64),
+}
+
+pub(crate) fn step(exchange: &mut Exchange) -> Decided {
+    exchange.reset_for_recv();
+    if exchange.is_builtin(Sub::Recv) {
+        exchange.now = exchange.local.now();
+        return Decided::Step(builtin(exchange));
+    }
+    exchange.now = exchange.local.now();
+    let step = exchange.call(Sub::Recv);
+    after(exchange, step)
+}
+
+fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
+    let action = match step {
+        VclStep::Wait(Wait::CacheBody { limit }) => {
+            return Decided::ReadBody(limit.min(exchange.current.settings.cache_req_body_max));
+        }
+        VclStep::Done(action) => action,
+    };
+    Decided::Step(match action {
+        Action::Hash => Step::Hash(AfterHash::Lookup),
+        Action::Pass(_) => Step::Hash(AfterHash::Pass),
+        Action::Pipe => Step::Hash(AfterHash::Pipe),
+        Action::Purge => Step::Hash(AfterHash::Purge),
+        Action::Synth(status, reason) => Step::Hash(AfterHash::Synth(status, reason)),
+        Action::Restart => Step::Restart,
+        _ => fail(),
+    })
+}
+
+/// Reads the request body up to `limit` bytes for `std.cache_req_body` and goes on with `vcl_recv`. A larger body is a
+/// `false` to VCL; what was read of it is lost, so the connection closes after the answer.
+pub(crate) async fn read_body(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> Step {
+    let mut limit = limit;
+    loop {
+        let kept = if exchange.cached_body.is_some() { true } else { read_into_memory(exchange, body, limit).await };
+        let Some(vcl) = exchange.current.vcl.clone() else { return fail() };
+        let mut machine = std::mem::take(&mut exchange.machine);
+        let step = machine.resume(&vcl.instance, Value::Bool(kept), exchange);
+        exchange.machine = machine;
+        match after(exchange, step) {
+            Decided::Step(step) => return step,
+            Decided::ReadBody(next) => limit = next,
+        }
+    }
+}
+
+async fn read_into_memory(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> bool {
+    let mut kept = Vec::new();
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        match poll_fn(|context| body.poll_read(context, &mut buffer)).await {
+            Ok(0) => break,
+            Ok(count) if kept.len() as u64 + count as u64 <= limit => kept.extend_from_slice(&buffer[..count]),
+            Ok(_) | Err(_) => {
+                exchange.close = true;
+                exchange.framing = wire::h1::RequestFraming::None;
+                return false;
+            }
+        }
+    }
+    exchange.records.fmt(Tag::Storage, format_args!("malloc Transient"));
+    exchange.cached_body = Some(Bytes::from(kept));
+    true
+}
+
+/// What the built-in `vcl_recv` does.
+fn builtin(exchange: &mut Exchange) -> Step {
+    lower_host(exchange);
+    if exchange.request.version == Version::Http11 && !exchange.request.fields.has_known(Known::Host) {
+        exchange.log_native(b"RECV", b"synth");
+        return Step::Hash(AfterHash::Synth(400, None));
+    }
+    let after = match exchange.request.method.as_slice() {
+        b"GET" | b"HEAD" => {
+            let fields = &exchange.request.fields;
+            if fields.has_known(Known::Authorization) || fields.has_known(Known::Cookie) {
+                AfterHash::Pass
+            } else {
+                AfterHash::Lookup
+            }
+        }
+        b"PUT" | b"POST" | b"TRACE" | b"OPTIONS" | b"DELETE" | b"PATCH" => AfterHash::Pass,
+        _ => AfterHash::Pipe,
+    };
+    let action: &'static [u8] = match after {
+        AfterHash::Lookup => b"hash",
+        AfterHash::Pass => b"pass",
+        _ => b"pipe",
+    };
+    exchange.log_native(b"RECV", action);
+    Step::Hash(after)
+}
+
+/// The built-in VCL lower-cases the host, since case does not tell hosts apart.
+fn lower_host(exchange: &mut Exchange) {
+    let Some(host) = exchange.host() else { return };
+    if host.iter().any(u8::is_ascii_uppercase) {
+        let lower = host.to_ascii_lowercase();
+        exchange.request.fields.set_known(Known::Host, &lower);
+        exchange.records.header(Tag::ReqHeader, b"host", &lower);
+    }
+}
+
+/// Appends the client's address to `X-Forwarded-For`, as the core does before `vcl_recv`.
+pub(crate) fn add_forwarded_for(exchange: &mut Exchange) {
+    let address = &exchange.session.client_text;
+    let fields = &mut exchange.request.fields;
+    fields.append_to_list(Known::XForwardedFor, address);
+    let value = fields.get_known(Known::XForwardedFor).unwrap_or_default();
+    exchange.records.header(Tag::ReqHeader, b"X-Forwarded-For", value);
+}
+
+/// Prints an address; the common case without the general printer.
+pub(crate) fn push_ip(out: &mut Vec<u8>, ip: std::net::IpAddr) {
+    match ip {
+        std::net::IpAddr::V4(v4) => {
+            for (index, octet) in v4.octets().into_iter().enumerate() {
+                if index > 0 {
+                    out.push(b'.');
+                }
+                copal_base::units::push_integer(out, u64::from(octet));
+            }
+        }
+        std::net::IpAddr::V6(_) => out.extend_from_slice(ip.to_string().as_bytes()),
+    }
+}

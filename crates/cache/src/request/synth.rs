@@ -1,0 +1,69 @@
+//! `vcl_synth`: an answer of our own.
+
+use super::Step;
+use crate::body::Body;
+use crate::exchange::{Exchange, Outcome, Source};
+use bytes::Bytes;
+use copal_observe as observe;
+use copal_vcl as vcl;
+use copal_wire as wire;
+use observe::Tag;
+use vcl::host::{Action, Sub};
+use vcl::value::Text;
+use crate::exchange::is_bodiless;
+use wire::standard_reason;
+use wire::{Known, Version};
+
+pub(crate) fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>) -> Step {
+    exchange.local.counters.s_synth.inc();
+    exchange.body = Body::Empty;
+    exchange.source = Source::None;
+    exchange.synthetic.clear();
+    prepare(exchange, status, reason);
+    match exchange.decide(Sub::Synth) {
+        Action::Deliver => {}
+        Action::Restart => return Step::Restart,
+        _ => {
+            // There is no answer to give when making the answer fails.
+            exchange.close = true;
+            return Step::Done(Outcome::Close);
+        }
+    }
+    finish(exchange);
+    Step::Done(Outcome::Deliver)
+}
+
+fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>) {
+    let now = exchange.local.now();
+    let response = &mut exchange.response;
+    response.version = Version::Http11;
+    // VCL may give a status above 999 to itself; the client sees its last three digits.
+    response.set_status(status, reason.as_deref().unwrap_or(standard_reason(status % 1000).as_bytes()));
+    response.fields.clear();
+    response.fields.push_known(Known::Date, &wire::date::format(now));
+    response.fields.push_known(Known::Server, exchange.current.settings.identity_product());
+    let mut vxid = Vec::with_capacity(10);
+    copal_base::units::push_integer(&mut vxid, u64::from(exchange.vxid));
+    response.fields.push_known(Known::XVarnish, &vxid);
+    exchange.log_response_head();
+}
+
+fn finish(exchange: &mut Exchange) {
+    exchange.response.status %= 1000;
+    let body = std::mem::take(&mut exchange.synthetic);
+    let fields = &mut exchange.response.fields;
+    fields.remove_known(Known::TransferEncoding);
+    let mut length = Vec::with_capacity(20);
+    copal_base::units::push_integer(&mut length, body.len() as u64);
+    let bodiless = is_bodiless(exchange.response.status);
+    if !bodiless {
+        fields.set_known(Known::ContentLength, &length);
+        exchange.records.header(Tag::RespHeader, b"Content-Length", &length);
+    }
+    if !bodiless && !exchange.is_head() {
+        exchange.body = Body::bytes(Bytes::from(body));
+    }
+    super::deliver::set_connection(exchange);
+    let now = exchange.local.now();
+    exchange.timestamp("Process", now);
+}

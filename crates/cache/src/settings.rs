@@ -1,0 +1,107 @@
+//! What the cache can be told, with Varnish's parameter names and defaults.
+
+use base::Seconds;
+use copal_base as base;
+
+/// Parameters in effect. Replaced as a whole while running; a request sees one state of it from start to end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Freshness lifetime where the response says nothing.
+    pub default_ttl: Seconds,
+    /// Grace where VCL says nothing.
+    pub default_grace: Seconds,
+    /// Keep where VCL says nothing.
+    pub default_keep: Seconds,
+    /// How long a hit-for-miss marker made by the built-in VCL stands.
+    pub uncacheable_ttl: Seconds,
+    /// Objects with a shorter life than this go to `Transient`.
+    pub shortlived: Seconds,
+    /// How far an origin's clock may be off.
+    pub clock_skew: Seconds,
+    /// Restarts of a request.
+    pub max_restarts: u32,
+    /// Retries of a fetch.
+    pub max_retries: u32,
+    /// Whether `Range` is answered from cache.
+    pub http_range_support: bool,
+    /// The most ranges of one request that are served; with more, the whole object is.
+    pub http_range_max: usize,
+    /// How often the eviction order is told of an object's use, at most.
+    pub lru_interval: Seconds,
+    /// How many objects one request for memory may evict.
+    pub nuke_limit: u64,
+    /// Whether bans without `req.*` are tested in the background.
+    pub ban_lurker: bool,
+    /// The largest request body that `std.cache_req_body` may ask for.
+    pub cache_req_body_max: u64,
+    /// The most bytes a VCL may make of one synthetic body.
+    pub synthetic_max: usize,
+    /// Wait for a busy object at most this long, then fetch without it.
+    pub waiting_list_timeout: Seconds,
+    /// `server.identity` (`-i`).
+    pub identity: String,
+    /// `server.hostname`.
+    pub hostname: String,
+    /// What `Via` says of us; made by [`Settings::set_identity`].
+    pub via: Vec<u8>,
+    /// The most bytes of a response for one client that are collected where VCL forbids streaming.
+    pub relay_max: usize,
+    /// Limits of a message that VCL builds: bytes of its head.
+    pub head_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            default_ttl: 120.0,
+            default_grace: 10.0,
+            default_keep: 0.0,
+            uncacheable_ttl: 120.0,
+            shortlived: 10.0,
+            clock_skew: 10.0,
+            max_restarts: 4,
+            max_retries: 4,
+            http_range_support: true,
+            http_range_max: 64,
+            lru_interval: 2.0,
+            nuke_limit: 50,
+            ban_lurker: true,
+            cache_req_body_max: 64 << 20,
+            synthetic_max: 1 << 20,
+            waiting_list_timeout: 60.0,
+            identity: "copal".to_owned(),
+            hostname: "localhost".to_owned(),
+            via: via_of("copal"),
+            relay_max: 16 << 20,
+            head_max: 96 << 10,
+        }
+    }
+}
+
+/// The product token in `Via` and `Server`.
+const PRODUCT: &str = concat!("Copal/", env!("CARGO_PKG_VERSION"));
+
+fn via_of(identity: &str) -> Vec<u8> {
+    format!("1.1 {identity} ({PRODUCT})").into_bytes()
+}
+
+impl Settings {
+    /// Names this instance in `Via` and `server.identity`. Characters that RFC 9110 does not allow in a pseudonym
+    /// become `_`.
+    pub fn set_identity(&mut self, identity: &str) {
+        let token: String =
+            identity.chars().map(|c| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' }).collect();
+        self.via = via_of(&token);
+        identity.clone_into(&mut self.identity);
+    }
+
+    /// The value of our `Via` field (RFC 9110, section 7.6.3).
+    pub fn via(&self) -> &[u8] {
+        &self.via
+    }
+
+    /// The value of `Server` in answers of our own.
+    pub fn identity_product(&self) -> &'static [u8] {
+        b"Copal"
+    }
+}

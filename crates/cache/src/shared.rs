@@ -1,0 +1,102 @@
+//! What all threads have in common.
+
+use crate::ban::Bans;
+use crate::index::Index;
+use crate::settings::Settings;
+use base::clock::Clock;
+use base::vxid::VxidSource;
+use base::{Live, Time};
+use copal_base as base;
+use copal_store as store;
+use copal_vcl as vcl;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use store::Engine;
+use vcl::instance::Instance;
+
+/// A loaded VCL under its name.
+pub struct Vcl {
+    /// The name given to `vcl.load`, or `boot`.
+    pub name: String,
+    /// Its program, backends and objects.
+    pub instance: Instance,
+}
+
+impl std::fmt::Debug for Vcl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vcl").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The process-wide part of the cache.
+pub struct Shared {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// All objects.
+    pub index: Arc<Index>,
+    /// Where they are kept.
+    pub stores: Stores,
+    /// Parameters.
+    pub settings: Arc<Live<Settings>>,
+    /// The active VCL; none before the first `vcl.use`.
+    pub vcl: Arc<Live<Option<Arc<Vcl>>>>,
+    /// Bans.
+    pub bans: Bans,
+    /// Transaction numbers.
+    pub vxids: Arc<VxidSource>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The present moment.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+/// The stores of `-s`, and `Transient`.
+pub struct Stores {
+    named: Vec<Arc<dyn Engine>>,
+    transient: Arc<dyn Engine>,
+    turn: AtomicUsize,
+}
+
+impl Stores {
+    /// `named` are the stores that objects go to by turns, in the order of the command line; at least one.
+    ///
+    /// # Panics
+    /// If `named` is empty.
+    pub fn new(named: Vec<Arc<dyn Engine>>, transient: Arc<dyn Engine>) -> Self {
+        assert!(!named.is_empty(), "there is always a store");
+        Self { named, transient, turn: AtomicUsize::new(0) }
+    }
+
+    /// The store of that name.
+    pub fn find(&self, name: &[u8]) -> Option<&Arc<dyn Engine>> {
+        self.all().find(|store| store.name().as_bytes() == name)
+    }
+
+    /// The next store in turn.
+    pub fn next(&self) -> &Arc<dyn Engine> {
+        if self.named.len() == 1 {
+            return &self.named[0];
+        }
+        &self.named[self.turn.fetch_add(1, Ordering::Relaxed) % self.named.len()]
+    }
+
+    /// The store for what is short-lived or not cacheable.
+    pub fn transient(&self) -> &Arc<dyn Engine> {
+        &self.transient
+    }
+
+    /// All of them, `Transient` last.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Engine>> {
+        let transient_is_named = self.named.iter().any(|store| Arc::ptr_eq(store, &self.transient));
+        self.named.iter().chain((!transient_is_named).then_some(&self.transient))
+    }
+}

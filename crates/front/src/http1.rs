@@ -1,0 +1,263 @@
+//! HTTP/1 on one connection: requests one after the other.
+
+use crate::buffer::ReadBuffer;
+use crate::proxy;
+use crate::reject;
+use crate::request_body::ClientBody;
+use crate::respond::{Limits, Sent, Writer};
+use crate::serve::Front;
+use cache::{Exchange, Outcome, RequestBody as _, Session};
+use copal_cache as cache;
+use copal_net as net;
+use copal_wire as wire;
+use net::{Deadline, Stream};
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::rc::Rc;
+use wire::Known;
+use wire::h1::{Parse, RequestFraming};
+
+/// The most bytes of an unread request body that are read and thrown away to keep a connection.
+const DRAIN_MAX: u64 = 64 << 10;
+
+/// A connection and its memory.
+pub(crate) struct Connection {
+    front: Rc<Front>,
+    stream: Stream,
+    buffer: ReadBuffer,
+    deadline: Deadline,
+    writer: Writer,
+    /// Whether a request was waited for before.
+    served: bool,
+}
+
+/// What came instead of another request. The words are Varnish's in `SessClose`.
+type Closed = &'static str;
+
+impl Connection {
+    pub(crate) fn new(front: Rc<Front>, stream: Stream) -> Self {
+        let deadline = Deadline::new();
+        Self { front, stream, buffer: ReadBuffer::default(), deadline, writer: Writer::default(), served: false }
+    }
+
+    pub(crate) async fn read_proxy(&mut self) -> Option<wire::proxy::Header> {
+        let timeout = self.front.settings().timeout_idle;
+        proxy::read(&mut self.stream, &mut self.buffer, &self.deadline, timeout).await
+    }
+
+    /// Serves requests until the connection ends, and says why it did.
+    pub(crate) async fn run(&mut self, session: &Rc<Session>) -> Closed {
+        let mut exchange = Exchange::new(&self.front.local, session);
+        loop {
+            let head = match self.read_head(&mut exchange, session).await {
+                Ok(head) => head,
+                Err(End::Quiet(reason)) => return reason,
+                Err(End::Reject(reject, head)) => return self.refuse(session, reject, &head).await,
+            };
+            if let Err(reason) = self.answer(&mut exchange, session, head).await {
+                return reason;
+            }
+        }
+    }
+
+    /// Reads a request's head into the exchange: its length and when it was complete.
+    async fn read_head(&mut self, exchange: &mut Exchange, session: &Session) -> Result<usize, End> {
+        let settings = self.front.settings();
+        if self.buffer.is_empty() {
+            let first = !std::mem::replace(&mut self.served, true);
+            self.wait_idle(first, session.timeouts.get().timeout_idle.unwrap_or(settings.timeout_idle)).await?;
+        }
+        let limits = settings.limits;
+        let mut started = false;
+        loop {
+            let unused = self.buffer.unused();
+            match wire::h1::parse_request(unused, &limits, &mut exchange.request) {
+                Ok(Parse::Done(length)) => return self.accept_head(exchange, length),
+                Ok(Parse::Partial) => {}
+                Err(reject) => return Err(End::Reject(reject, unused[..unused.len().min(256)].to_vec())),
+            }
+            if !std::mem::replace(&mut started, true) {
+                self.deadline.set(settings.timeout_req);
+            }
+            let (stream, buffer) = (&self.stream, &mut self.buffer);
+            let filled =
+                net::within(&self.deadline, poll_fn(|context| buffer.poll_fill(stream, context, limits.head_bytes)));
+            match filled.await {
+                Ok(Ok(0)) => return Err(End::Quiet("REM_CLOSE")),
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Err(End::Quiet("REM_CLOSE")),
+                Err(net::Elapsed) => return Err(End::Quiet("RX_TIMEOUT")),
+            }
+        }
+    }
+
+    /// Waits for the first byte of a request, holding no buffer.
+    async fn wait_idle(&mut self, first: bool, timeout: f64) -> Result<(), End> {
+        if first {
+            self.deadline.set(timeout);
+        } else if self.front.is_stopping() {
+            return Err(End::Quiet("SHUTDOWN"));
+        } else {
+            // Ends at once when the worker is told to stop.
+            self.deadline.set_idle(timeout);
+        }
+        if self.buffer.is_large() {
+            self.front.buffers.give(self.buffer.take_memory());
+        }
+        match net::within(&self.deadline, self.stream.readable()).await {
+            Ok(Ok(())) => {
+                self.buffer.give_memory(self.front.buffers.take());
+                Ok(())
+            }
+            Ok(Err(_)) => Err(End::Quiet("REM_CLOSE")),
+            Err(net::Elapsed) => Err(End::Quiet("RX_CLOSE_IDLE")),
+        }
+    }
+
+    fn accept_head(&mut self, exchange: &mut Exchange, length: usize) -> Result<usize, End> {
+        let checked = wire::h1::absolute_form(&mut exchange.request)
+            .and_then(|()| wire::h1::request_framing(&exchange.request))
+            .and_then(|framing| expectation(exchange).map(|_| framing));
+        match checked {
+            Ok(_) => {
+                self.buffer.consume(length);
+                self.deadline.clear();
+                Ok(length)
+            }
+            Err(reject) => {
+                let unused = self.buffer.unused();
+                Err(End::Reject(reject, unused[..length.min(256)].to_vec()))
+            }
+        }
+    }
+
+    /// Answers the request in the exchange. An error says why the connection is over.
+    async fn answer(&mut self, exchange: &mut Exchange, session: &Session, head: usize) -> Result<(), Closed> {
+        let settings = self.front.settings();
+        let framing = wire::h1::request_framing(&exchange.request).unwrap_or(RequestFraming::None);
+        let expects_continue = expectation(exchange).unwrap_or(false);
+        exchange.request.fields.remove_known(Known::Expect);
+        let arrival = self.front.local.now();
+        let Self { stream, buffer, deadline, .. } = self;
+        let mut body =
+            ClientBody::new(stream, buffer, deadline, settings.timeout_body, framing, expects_continue);
+        exchange.close_after = self.front.is_stopping();
+        let outcome = exchange.run(&mut body, head, arrival).await;
+        let received = body.received;
+        let (done, may_drain) = (body.is_done(), body.may_drain());
+        match outcome {
+            Outcome::Close => {
+                exchange.finish(0, 0, received);
+                Err("TX_ERROR")
+            }
+            Outcome::Pipe(pipe) => Err(self.pipe(exchange, *pipe, settings.pipe_timeout).await),
+            Outcome::Deliver => {
+                let drained = done || may_drain && drain(&mut body).await;
+                drop(body);
+                if !drained {
+                    exchange.must_close();
+                }
+                if let Some(tos) = session.tos.take() {
+                    // A refusal changes nothing but the packets' priority.
+                    let _ = self.stream.set_tos(tos);
+                }
+                let limits = Limits::of(&settings, session);
+                let sent = self.writer.respond(&mut self.stream, exchange, &self.deadline, limits).await;
+                self.conclude(exchange, sent, received, drained, settings.linger).await
+            }
+        }
+    }
+
+    async fn conclude(
+        &mut self,
+        exchange: &mut Exchange,
+        sent: Sent,
+        received: u64,
+        drained: bool,
+        linger: f64,
+    ) -> Result<(), Closed> {
+        let close = exchange.close;
+        exchange.finish(sent.head, sent.body, received);
+        if !sent.complete {
+            // Where only the end of the connection ends the body, a clean end would pass for the whole.
+            let fields = &exchange.response.fields;
+            if !fields.has_known(Known::ContentLength) && !fields.has_known(Known::TransferEncoding) {
+                self.stream.reset_on_close();
+            }
+            return Err("TX_ERROR");
+        }
+        if !drained {
+            self.linger(linger).await;
+            return Err("REQ_CLOSE");
+        }
+        if close { Err("RESP_CLOSE") } else { Ok(()) }
+    }
+
+    /// Joins client and backend until both are done.
+    async fn pipe(&mut self, exchange: &mut Exchange, pipe: cache::request::pipe::Pipe, timeout: f64) -> Closed {
+        let ahead = self.buffer.unused().to_vec();
+        self.buffer.consume(ahead.len());
+        let mut backend = pipe.connection.into_stream();
+        let moved = net::pipe::copy(&mut self.stream, &mut backend, &ahead, timeout).await;
+        exchange.finish_pipe(moved.to_origin_bytes, moved.to_client_bytes);
+        "TX_PIPE"
+    }
+
+    /// Answers a request that never became one, and ends the connection.
+    async fn refuse(&mut self, session: &Session, reject: wire::Reject, head: &[u8]) -> Closed {
+        let answer = reject::answer(reject);
+        self.deadline.set(self.front.settings().linger);
+        let mut slices = [IoSlice::new(answer.as_bytes())];
+        let written = net::within(&self.deadline, self.stream.write_all_vectored(&mut slices)).await;
+        reject::log(&self.front.local, session.vxid, reject, head, answer.len());
+        if matches!(written, Ok(Ok(()))) {
+            self.linger(self.front.settings().linger).await;
+        }
+        "RX_BAD"
+    }
+
+    /// Lets the client read our last words: without this, closing on unread bytes would reset the connection before it
+    /// has. Bounded in time and bytes.
+    async fn linger(&mut self, timeout: f64) {
+        if self.stream.shutdown_write().is_err() {
+            return;
+        }
+        self.deadline.set(timeout);
+        let mut waste = vec![0; 16 << 10];
+        let mut left = 1 << 20;
+        while left > 0 {
+            match net::within(&self.deadline, self.stream.read(&mut waste)).await {
+                Ok(Ok(count @ 1..)) => left -= count.min(left),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Why there is no next request.
+enum End {
+    Quiet(Closed),
+    Reject(wire::Reject, Vec<u8>),
+}
+
+/// Whether the client waits for `100 Continue`. Any other expectation cannot be met (RFC 9110, section 10.1.1).
+fn expectation(exchange: &Exchange) -> Result<bool, wire::Reject> {
+    match exchange.request.fields.get_known(Known::Expect) {
+        None => Ok(false),
+        Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Ok(true),
+        Some(_) => Err(wire::Reject::Expectation),
+    }
+}
+
+/// Reads what is left of a request's body, if that is not much.
+async fn drain(body: &mut ClientBody<'_>) -> bool {
+    let mut waste = vec![0; 16 << 10];
+    let mut left = DRAIN_MAX;
+    loop {
+        match poll_fn(|context| body.poll_read(context, &mut waste)).await {
+            Ok(0) => return true,
+            Ok(count) if (count as u64) < left => left -= count as u64,
+            Ok(_) | Err(cache::BodyError) => return false,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Requests that are refused before they become one: badly framed, too large, too slow.
+
+use base::vxid::Vxid;
+use copal_base as base;
+use copal_cache as cache;
+use copal_observe as observe;
+use copal_wire as wire;
+use observe::{Counter, Counters, Kind, Records, Tag};
+use wire::Reject;
+use std::fmt::Write as _;
+
+/// The answer to a request refused for `reject`; the connection is closed after it.
+pub(crate) fn answer(reject: wire::Reject) -> String {
+    let status = reject.status();
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "HTTP/1.1 {status} {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        wire::standard_reason(status)
+    );
+    text
+}
+
+/// The counter of requests refused for such a reason.
+fn reason(counters: &Counters, reject: Reject) -> &Counter {
+    match reject {
+        Reject::Http2Preface | Reject::Version => &counters.refused_version,
+        Reject::LeadingEmptyLines
+        | Reject::RequestLine
+        | Reject::Target
+        | Reject::Scheme
+        | Reject::ControlByte
+        | Reject::LineEnd
+        | Reject::FieldSpace
+        | Reject::FieldName
+        | Reject::FieldValue
+        | Reject::StatusLine
+        | Reject::Expectation => &counters.refused_syntax,
+        Reject::Method | Reject::MethodTooLong => &counters.refused_method,
+        Reject::TargetTooLong | Reject::HeadTooLarge | Reject::LineTooLong | Reject::TooManyFields => {
+            &counters.refused_head_size
+        }
+        Reject::Authority | Reject::RepeatedHost | Reject::Host => &counters.refused_host,
+        Reject::LengthAndEncoding
+        | Reject::RepeatedLength
+        | Reject::Length
+        | Reject::RepeatedEncoding
+        | Reject::EncodingInHttp10 => &counters.refused_framing,
+        Reject::UnknownEncoding => &counters.refused_coding,
+        Reject::ChunkSize
+        | Reject::ChunkExtension
+        | Reject::ChunkEnd
+        | Reject::Trailer
+        | Reject::TrailerTooLarge => &counters.refused_body,
+        Reject::ProxyHeader => &counters.refused_proxy,
+    }
+}
+
+/// Logs and counts the refusal as a transaction of its own.
+pub(crate) fn log(local: &cache::Local, session: Vxid, reject: wire::Reject, head: &[u8], sent: usize) {
+    let counters = &local.counters;
+    counters.client_req.inc();
+    if reject == Reject::Expectation { counters.client_req_417.inc() } else { counters.client_req_400.inc() }
+    reason(counters, reject).inc();
+    let now = local.now();
+    let mut records = Records::new(&local.log);
+    records.begin(local.vxid(), Kind::Client);
+    records.link(Tag::Begin, "req", session, "rxreq");
+    records.timestamp("Start", now, now, now);
+    records.fmt(Tag::HttpGarbage, format_args!("{}", String::from_utf8_lossy(&head[..head.len().min(80)]).escape_debug()));
+    records.fmt(Tag::Error, format_args!("{reject}"));
+    records.fmt(Tag::RespStatus, format_args!("{}", reject.status()));
+    records.numbers(Tag::ReqAcct, &[head.len() as u64, 0, head.len() as u64, sent as u64, 0, sent as u64]);
+    records.end();
+}

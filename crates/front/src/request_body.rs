@@ -1,0 +1,151 @@
+//! A request's body, read from the connection as the cache asks for it.
+
+use crate::buffer::ReadBuffer;
+use cache::{BodyError, RequestBody};
+use copal_cache as cache;
+use copal_net as net;
+use copal_wire as wire;
+use net::Deadline;
+use std::io::IoSlice;
+use std::task::{Context, Poll, ready};
+use wire::chunked::Decoder;
+use wire::h1::RequestFraming;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How much of a body is buffered at once.
+const AHEAD: usize = 64 << 10;
+
+/// Where the body stands.
+#[derive(Debug)]
+enum State {
+    Length(u64),
+    Chunked(Box<Decoder>),
+    Done,
+    Broken,
+}
+
+/// The body of the request whose head was just read.
+pub(crate) struct ClientBody<'connection> {
+    stream: &'connection net::Stream,
+    buffer: &'connection mut ReadBuffer,
+    deadline: &'connection Deadline,
+    pause_max: f64,
+    framing: RequestFraming,
+    state: State,
+    /// Whether the pause is being timed.
+    waiting: bool,
+    /// Bytes of `100 Continue` still to be sent.
+    to_continue: &'static [u8],
+    /// Body bytes handed out, without framing.
+    pub(crate) received: u64,
+}
+
+impl<'connection> ClientBody<'connection> {
+    pub(crate) fn new(
+        stream: &'connection net::Stream,
+        buffer: &'connection mut ReadBuffer,
+        deadline: &'connection Deadline,
+        pause_max: f64,
+        framing: RequestFraming,
+        expects_continue: bool,
+    ) -> Self {
+        let state = match framing {
+            RequestFraming::None | RequestFraming::Length(0) => State::Done,
+            RequestFraming::Length(length) => State::Length(length),
+            RequestFraming::Chunked => State::Chunked(Box::default()),
+        };
+        let to_continue = if expects_continue && buffer.is_empty() { CONTINUE } else { b"" };
+        Self { stream, buffer, deadline, pause_max, framing, state, waiting: false, to_continue, received: 0 }
+    }
+
+    /// Whether the whole body was read, so that the next request may follow.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// Whether reading the rest makes sense: it is not broken, and the client was not told to wait for a word from us.
+    pub(crate) fn may_drain(&self) -> bool {
+        !matches!(self.state, State::Broken) && self.to_continue.is_empty()
+    }
+
+    fn poll_some(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
+        loop {
+            match &mut self.state {
+                State::Done => return Poll::Ready(Ok(0)),
+                State::Broken => return Poll::Ready(Err(BodyError)),
+                State::Length(left) => {
+                    let count = self.buffer.unused().len().min(out.len()).min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    if count > 0 {
+                        out[..count].copy_from_slice(&self.buffer.unused()[..count]);
+                        self.buffer.consume(count);
+                        *left -= count as u64;
+                        if *left == 0 {
+                            self.state = State::Done;
+                        }
+                        return Poll::Ready(Ok(count));
+                    }
+                }
+                State::Chunked(decoder) => {
+                    // No more is decoded at once than `out` takes.
+                    let offered = self.buffer.unused().len().min(out.len());
+                    let step = decoder.decode(&self.buffer.unused()[..offered]).map_err(|_| BodyError)?;
+                    let count = step.data.len();
+                    out[..count].copy_from_slice(&self.buffer.unused()[step.data.clone()]);
+                    self.buffer.consume(step.consumed);
+                    if step.done {
+                        self.state = State::Done;
+                    }
+                    if count > 0 {
+                        return Poll::Ready(Ok(count));
+                    }
+                    if step.done || step.consumed > 0 && !self.buffer.is_empty() {
+                        continue;
+                    }
+                }
+            }
+            if ready!(self.buffer.poll_fill(self.stream, context, AHEAD)).map_err(|_| BodyError)? == 0 {
+                return Poll::Ready(Err(BodyError));
+            }
+        }
+    }
+
+    fn poll_continue(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        while !self.to_continue.is_empty() {
+            let pieces = [IoSlice::new(self.to_continue)];
+            let count = ready!(self.stream.poll_write_vectored(context, &pieces)).map_err(|_| BodyError)?;
+            self.to_continue = &self.to_continue[count..];
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl RequestBody for ClientBody<'_> {
+    fn framing(&self) -> RequestFraming {
+        self.framing
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
+        ready!(self.poll_continue(context))?;
+        let result = self.poll_some(context, out);
+        match result {
+            Poll::Pending => {
+                if !std::mem::replace(&mut self.waiting, true) {
+                    self.deadline.set(self.pause_max);
+                }
+                if self.deadline.poll_passed(context).is_ready() {
+                    self.state = State::Broken;
+                    return Poll::Ready(Err(BodyError));
+                }
+            }
+            Poll::Ready(Ok(count)) => {
+                if std::mem::replace(&mut self.waiting, false) {
+                    self.deadline.clear();
+                }
+                self.received += count as u64;
+            }
+            Poll::Ready(Err(BodyError)) => self.state = State::Broken,
+        }
+        result
+    }
+}
