@@ -277,6 +277,19 @@ impl Stream {
         }
     }
 
+    /// Sets the type of service (IPv4) or traffic class (IPv6) of what is sent. Nothing happens on a Unix socket.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_tos(&self, tos: u8) -> io::Result<()> {
+        let socket = SockRef::from(&self.io);
+        match self.peer {
+            Some(SocketAddr::V4(_)) => socket.set_tos_v4(u32::from(tos)),
+            Some(SocketAddr::V6(_)) => socket.set_tclass_v6(u32::from(tos)),
+            None => Ok(()),
+        }
+    }
+
     /// Makes closing the connection a reset: the peer cannot take what it got for the whole. Used where a body was cut.
     pub fn reset_on_close(&self) {
         let _ = SockRef::from(&self.io).set_linger(Some(Duration::ZERO));

@@ -72,6 +72,8 @@ pub enum Reject {
     TrailerTooLarge,
     /// A PROXY header is malformed, or absent where one must be.
     ProxyHeader,
+    /// An expectation other than `100-continue` (RFC 9110, section 10.1.1).
+    Expectation,
 }
 
 impl Reject {
@@ -110,12 +112,14 @@ impl Reject {
         Reject::Trailer,
         Reject::TrailerTooLarge,
         Reject::ProxyHeader,
+        Reject::Expectation,
     ];
 
     /// The status to answer a client with, when the refused bytes were its request. The connection is closed after it.
     pub const fn status(self) -> u16 {
         match self {
             Reject::TargetTooLong => 414,
+            Reject::Expectation => 417,
             Reject::HeadTooLarge => 431,
             Reject::MethodTooLong | Reject::UnknownEncoding => 501,
             Reject::Version | Reject::Http2Preface => 505,
@@ -159,6 +163,7 @@ impl Reject {
             Reject::Trailer => "malformed trailer",
             Reject::TrailerTooLarge => "trailers too large",
             Reject::ProxyHeader => "malformed PROXY header",
+            Reject::Expectation => "unknown expectation",
         }
     }
 }
