@@ -11,10 +11,44 @@
 //! The mark itself lives with the object (it counts over all its blocks) and is moved with `Release` after the write.
 #![allow(unsafe_code)]
 
+use crate::pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// A fixed piece of zeroed memory.
+/// Memory of `size` bytes, initialised, aligned to [`pool::ALIGNMENT`]. What earlier owners wrote may still stand in it.
+/// The process ends if the machine has no memory left, as with any allocation.
+pub(crate) fn allocate(size: usize) -> NonNull<u8> {
+    if size == 0 {
+        return NonNull::<u128>::dangling().cast();
+    }
+    if size <= pool::LARGEST {
+        return pool::take(size);
+    }
+    let layout = layout(size);
+    // SAFETY: the layout has a size above zero.
+    let start = unsafe { alloc_zeroed(layout) };
+    NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Frees what [`allocate`] gave.
+///
+/// # Safety
+/// `start` came from [`allocate`] with this `size`, and nobody uses it any more.
+pub(crate) unsafe fn release(start: NonNull<u8>, size: usize) {
+    match size {
+        0 => {}
+        // SAFETY: from the pool by the same rule as in `allocate`; the rest is passed on to the caller.
+        1..=pool::LARGEST => unsafe { pool::give_back(start, size) },
+        // SAFETY: allocated with this layout; the rest is passed on to the caller.
+        _ => unsafe { dealloc(start.as_ptr(), layout(size)) },
+    }
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, pool::ALIGNMENT).expect("a block is far smaller than the address space")
+}
+
+/// A fixed piece of memory.
 #[derive(Debug)]
 pub(crate) struct Block {
     start: NonNull<u8>,
@@ -27,20 +61,17 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// A block of `size` bytes. The process ends if the machine has no memory left, as with any allocation.
+    /// A block of `size` bytes; see [`allocate`].
     pub(crate) fn new(size: usize) -> Self {
-        if size == 0 {
-            return Self { start: NonNull::dangling(), size };
-        }
-        let layout = Self::layout(size);
-        // SAFETY: the layout has a size above zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, size }
+        Self { start: allocate(size), size }
     }
 
-    fn layout(size: usize) -> Layout {
-        Layout::array::<u8>(size).expect("a block is far smaller than the address space")
+    /// A block that holds just `bytes`.
+    pub(crate) fn holding(bytes: &[u8]) -> Self {
+        let block = Self::new(bytes.len());
+        // SAFETY: the block is new, nobody reads it; this is the one writer.
+        unsafe { block.room(0) }.copy_from_slice(bytes);
+        block
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -56,7 +87,7 @@ impl Block {
     /// `to` is not above the fill mark as the caller loaded it with `Acquire`.
     pub(crate) unsafe fn read(&self, from: usize, to: usize) -> &[u8] {
         assert!(from <= to && to <= self.size, "range {from}..{to} lies outside a block of {}", self.size);
-        // SAFETY: in bounds by the assertion; final by the caller's promise; zeroed memory is initialised.
+        // SAFETY: in bounds by the assertion; final by the caller's promise; all memory of a block is initialised.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(from), to - from) }
     }
 
@@ -77,10 +108,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.size != 0 {
-            // SAFETY: allocated in `new` with this layout, and nobody borrows from a block that is dropped.
-            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.size)) }
-        }
+        // SAFETY: allocated in `new` with this size, and nobody borrows from a block that is dropped.
+        unsafe { release(self.start, self.size) }
     }
 }
 
@@ -88,16 +117,24 @@ impl Drop for Block {
 mod tests {
     use super::*;
 
-    #[test]
-    fn reads_what_was_written() {
-        let block = Block::new(8);
+    fn check(size: usize) {
+        let block = Block::new(size);
         // SAFETY: this test is the one writer and reads only what it wrote.
         unsafe {
             block.room(2)[..3].copy_from_slice(b"abc");
+            block.room(size - 1)[0] = b'z';
             assert_eq!(block.read(2, 5), b"abc");
-            assert_eq!(block.read(5, 8), &[0; 3]);
-            assert!(block.room(8).is_empty());
+            assert_eq!(block.read(size - 1, size), b"z");
+            assert!(block.room(size).is_empty());
+        }
+    }
+
+    #[test]
+    fn reads_what_was_written() {
+        for size in [8, 64, 65, 2_048, 2_049, 16_385, pool::LARGEST, pool::LARGEST + 1, 1 << 20] {
+            check(size);
         }
         assert_eq!(Block::new(0).size(), 0);
+        assert_eq!(Block::holding(b"abc").size(), 3);
     }
 }

@@ -1,6 +1,7 @@
 //! Reading a range of an object, also while it is being filled.
 
-use crate::object::{Extent, Object, State};
+use crate::body::Extent;
+use crate::object::{Object, State};
 use std::io::IoSlice;
 use std::task::{Context, Poll};
 
@@ -8,34 +9,46 @@ use std::task::{Context, Poll};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut;
 
-/// A reader's place in one object. Every call must name the object that the cursor was made for.
+/// A reader's place in one object. Every call must name the object that the cursor was made for, and the last must be
+/// [`Cursor::close`]: the writer of a windowed body waits for readers that have not left.
 #[derive(Debug)]
 pub struct Cursor {
     at: u64,
     /// The first byte that is not wanted; `u64::MAX` for all.
     end: u64,
-    /// The extent under `at`, while the object is not sealed.
+    /// The extent under `at`, while the object's extents are not final.
     current: Option<Extent>,
-    /// The place in the object's list of readers, while it is filling.
-    ticket: Option<usize>,
+    /// The place in the object's list of readers, if it was filling.
+    ticket: Option<u32>,
+    /// The object keeps a window, and what is wanted had passed before this reader came.
+    late: bool,
 }
 
 impl Cursor {
     /// A reader of the bytes `from..end`; an `end` of `u64::MAX` is the body's end.
+    ///
+    /// If the object keeps only a window of its body and that has moved on, [`Cursor::poll_ready`] answers [`Cut`] at once,
+    /// before any byte.
     pub fn new(object: &Object, from: u64, end: u64) -> Self {
-        let mut ticket = None;
-        if object.state() == State::Filling
-            && let Some(filling) = object.filling().as_mut()
-        {
-            let free = filling.readers.iter().position(Option::is_none);
-            let index = free.unwrap_or_else(|| {
-                filling.readers.push(None);
-                filling.readers.len() - 1
-            });
-            filling.readers[index] = Some(from);
-            ticket = Some(index);
+        let mut cursor = Self { at: from, end, current: None, ticket: None, late: false };
+        if from >= end || (object.state() != State::Filling && !object.is_windowed()) {
+            return cursor;
         }
-        Self { at: from, end, current: None, ticket }
+        let writer = object.with_rest(|rest| {
+            let needed = from.max(object.first_capacity());
+            cursor.late = object.is_windowed()
+                && needed < end
+                && rest.extents.front().is_some_and(|extent| extent.offset > needed);
+            if cursor.late || object.state() != State::Filling {
+                return None;
+            }
+            cursor.ticket = Some(rest.enter(from));
+            rest.writer.take()
+        });
+        if let Some(writer) = writer.flatten() {
+            writer.wake();
+        }
+        cursor
     }
 
     /// Where it stands in the body.
@@ -52,6 +65,10 @@ impl Cursor {
             if self.at >= self.end {
                 return Poll::Ready(Ok(false));
             }
+            if self.late {
+                return Poll::Ready(Err(Cut));
+            }
+            // The state before the mark: a mark loaded after `Stored` was seen is the last one.
             let state = object.state();
             if object.filled() > self.at {
                 return Poll::Ready(self.find_extent(object).map(|()| true));
@@ -59,48 +76,66 @@ impl Cursor {
             match state {
                 State::Stored => return Poll::Ready(Ok(false)),
                 State::Failed => return Poll::Ready(Err(Cut)),
+                State::Filling if self.leave_waker(object, context) => return Poll::Pending,
                 State::Filling => {}
-            }
-            let mut slot = object.filling();
-            // Looked at again under the lock: the writer publishes before it takes the lock to wake.
-            if let Some(filling) = slot.as_mut()
-                && object.state() == State::Filling
-                && object.filled() <= self.at
-            {
-                if !filling.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    filling.wakers.push(context.waker().clone());
-                }
-                return Poll::Pending;
             }
         }
     }
 
+    /// Leaves a waker with the object; false if there is something new to look at instead.
+    fn leave_waker(&mut self, object: &Object, context: &mut Context<'_>) -> bool {
+        let at = self.at;
+        let left = object.with_rest(|rest| {
+            // Looked at again under the lock: the writer publishes before it takes the lock to wake.
+            if object.state() != State::Filling || object.filled() > at {
+                return false;
+            }
+            let ticket = *self.ticket.get_or_insert_with(|| rest.enter(at));
+            if let Some(reader) = &mut rest.readers[ticket as usize] {
+                match &mut reader.waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => reader.waker = Some(context.waker().clone()),
+                }
+            }
+            true
+        });
+        left == Some(true)
+    }
+
     /// Appends what can be read now, at most `max` pieces, in order.
-    pub fn slices<'object>(&'object self, object: &'object Object, max: usize, out: &mut Vec<IoSlice<'object>>) {
+    pub fn slices<'object>(
+        &'object self,
+        object: &'object Object,
+        max: usize,
+        out: &mut Vec<IoSlice<'object>>,
+    ) {
         let limit = object.filled().min(self.end);
+        let first = object.first_capacity().min(limit);
+        let most = out.len().saturating_add(max);
         let mut at = self.at;
-        let first = object.first_capacity();
-        if at < first.min(limit) {
-            let to = first.min(limit);
-            out.push(IoSlice::new(object.first_bytes(at, to)));
-            at = to;
+        if at < first && out.len() < most {
+            out.push(IoSlice::new(object.first_bytes(at, first)));
+            at = first;
+        }
+        if at >= limit {
+            return;
         }
         match object.sealed() {
             Some(extents) => {
-                let index = extents.partition_point(|extent| extent.offset <= at).saturating_sub(1);
-                for extent in &extents[index..] {
-                    if at >= limit || out.len() >= max {
+                let index = extents.partition_point(|extent| extent.end() <= at);
+                for extent in extents.range(index..) {
+                    if at >= limit || out.len() >= most {
                         break;
                     }
-                    at = push(extent, at, limit, out);
+                    at = push(object, extent, at, limit, out);
                 }
             }
             None => {
                 if let Some(extent) = &self.current
-                    && extent.offset <= at
-                    && at < limit
+                    && (extent.offset..extent.end()).contains(&at)
+                    && out.len() < most
                 {
-                    push(extent, at, limit, out);
+                    push(object, extent, at, limit, out);
                 }
             }
         }
@@ -108,55 +143,68 @@ impl Cursor {
 
     /// Moves on by `bytes`.
     pub fn consume(&mut self, object: &Object, bytes: u64) {
-        self.at += bytes;
-        if self.current.as_ref().is_some_and(|extent| extent.offset + extent.block.size() as u64 <= self.at) {
+        self.at = self.at.saturating_add(bytes);
+        if self.current.as_ref().is_some_and(|extent| extent.end() <= self.at) {
             self.current = None;
         }
-        self.report(object, Some(self.at));
+        if self.at >= self.end {
+            self.close(object);
+        } else {
+            self.report(object, Some(self.at));
+        }
     }
 
     /// Leaves the object; a writer that waits for this reader goes on.
     pub fn close(&mut self, object: &Object) {
+        self.current = None;
         self.report(object, None);
         self.ticket = None;
     }
 
-    fn report(&self, object: &Object, position: Option<u64>) {
+    /// Tells the writer where this reader stands, or that it left.
+    fn report(&mut self, object: &Object, position: Option<u64>) {
         let Some(ticket) = self.ticket else { return };
-        let writer = object.filling().as_mut().and_then(|filling| {
-            filling.readers[ticket] = position;
-            filling.writer.take()
+        let writer = object.with_rest(|rest| {
+            let place = &mut rest.readers[ticket as usize];
+            match (position, place.as_mut()) {
+                (Some(at), Some(reader)) => reader.at = at,
+                _ => *place = None,
+            }
+            rest.writer.take()
         });
-        if let Some(writer) = writer {
-            writer.wake();
+        match writer {
+            // The object is final: there is no list of readers any more.
+            None => self.ticket = None,
+            Some(Some(writer)) => writer.wake(),
+            Some(None) => {}
         }
     }
 
-    /// Makes sure that `current` covers `at`, where the bytes are in an extent that is not sealed.
+    /// Makes sure that `current` covers `at`, where the bytes are in an extent that is not final.
     fn find_extent(&mut self, object: &Object) -> Result<(), Cut> {
-        if self.at < object.first_capacity() || object.sealed().is_some() || self.current.is_some() {
+        if self.at < object.first_capacity() || self.current.is_some() || object.sealed().is_some() {
             return Ok(());
         }
-        let slot = object.filling();
-        if let Some(filling) = slot.as_ref() {
-            let at = self.at;
-            self.current = filling
-                .extents
-                .iter()
-                .find(|extent| extent.offset <= at && at < extent.offset + extent.block.size() as u64)
-                .cloned();
-        }
-        drop(slot);
+        let at = self.at;
+        let found = object.with_rest(|rest| {
+            let index = rest.extents.partition_point(|extent| extent.end() <= at);
+            rest.extents.get(index).filter(|extent| extent.offset <= at).cloned()
+        });
+        self.current = found.flatten();
+        // Not found because it became final just now is as good.
         if self.current.is_some() || object.sealed().is_some() { Ok(()) } else { Err(Cut) }
     }
 }
 
 /// Appends the bytes of `extent` from `at` to `limit` and returns where they end.
-#[allow(unsafe_code)]
-fn push<'object>(extent: &'object Extent, at: u64, limit: u64, out: &mut Vec<IoSlice<'object>>) -> u64 {
-    let end = (extent.offset + extent.block.size() as u64).min(limit);
-    // SAFETY: `limit` is at most the fill mark, which the caller loaded with Acquire.
-    let bytes = unsafe { extent.block.read((at - extent.offset) as usize, (end - extent.offset) as usize) };
-    out.push(IoSlice::new(bytes));
+fn push<'object>(
+    object: &Object,
+    extent: &'object Extent,
+    at: u64,
+    limit: u64,
+    out: &mut Vec<IoSlice<'object>>,
+) -> u64 {
+    let end = extent.end().min(limit);
+    out.push(IoSlice::new(object.extent_bytes(extent, at, end)));
     end
 }

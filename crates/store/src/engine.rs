@@ -12,7 +12,7 @@ pub struct Creation<'request> {
     pub key: [u8; 32],
     /// Its attributes.
     pub attributes: Attributes,
-    /// What tells the variant from others; empty if there is only one. At most 64 KiB.
+    /// What tells the variant from others; empty if there is only one. At most 65,535 bytes.
     pub variant: &'request [u8],
     /// The head, in whatever form the cache wants it back. At most 16 MiB.
     pub head: &'request [u8],
@@ -32,8 +32,8 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Whoever keeps the index: told of each object that was evicted. Called with no lock of the engine held; the object is
-/// unlinked already.
+/// Whoever keeps the index: told of each object that was evicted. Called with no lock of the engine held, from within
+/// [`Engine::begin`], [`Fill::room`] or [`Fill::append`]; the object is unlinked already.
 pub trait Evictions: Send + Sync {
     /// Takes `object` out of the index.
     fn evicted(&self, object: &Arc<Object>);
@@ -54,6 +54,9 @@ pub struct Statistics {
     pub objects: u64,
     /// Bytes held.
     pub bytes: u64,
+    /// Bytes of these that count against the size: of objects that are stored or being filled, not of those that were
+    /// unlinked and only a reader still holds.
+    pub linked: u64,
     /// Bytes left of the size; 0 for an unlimited engine.
     pub space: u64,
     /// Objects evicted to make room.
@@ -70,13 +73,15 @@ pub trait Engine: Send + Sync {
     /// The kind given with `-s` (`malloc`).
     fn kind(&self) -> &'static str;
 
-    /// Begins to store a response, evicting others to make room.
+    /// Begins to store a response, evicting others to make room. [`Evictions::evicted`] is called from here: the caller
+    /// holds no lock that this takes.
     ///
     /// # Errors
-    /// [`Full`] if what is in use leaves no room, or it could never fit.
+    /// [`Full`] if what is in use leaves no room, or it could never fit, or variant or head is longer than allowed.
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full>;
 
-    /// Notes that these were used just now, oldest use first, and empties the list.
+    /// Notes that these were used just now, oldest use first, and takes them out of the list; objects of other engines
+    /// stay in it.
     fn touch(&self, objects: &mut Vec<Arc<Object>>);
 
     /// What it has done and holds.

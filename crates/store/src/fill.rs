@@ -2,36 +2,59 @@
 #![allow(unsafe_code)]
 
 use crate::block::Block;
+use crate::body::Extent;
 use crate::engine::Full;
 use crate::memory::Space;
-use crate::object::{Extent, Object, State};
+use crate::object::{Object, State};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+/// The smallest extent, unless less is known to come.
+const EXTENT_MIN: u64 = 4 << 10;
 
 /// The largest extent.
 const EXTENT_MAX: u64 = 1 << 20;
 
-/// How far the writer of a windowed body may be ahead of its slowest reader.
-const WINDOW: u64 = 2 << 20;
+/// The largest extent of a body of which only a window is kept: memory goes back in these pieces.
+const WINDOW_EXTENT_MAX: u64 = 256 << 10;
+
+/// How far the writer of a windowed body may be ahead of its slowest reader. With the extent under the reader and the one
+/// under the writer, such a body holds at most 1.5 MiB besides its first block.
+const WINDOW: u64 = 1 << 20;
+
+/// How often the writer of a full window lets other tasks run before it gives up hope of a first reader.
+const PATIENCE: u32 = 64;
 
 /// All readers of a windowed body have left: there is nobody to write for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoReaders;
 
-/// The right to write one object's body. Dropping it without [`Fill::commit`] fails the object.
+/// The right to write one object's body. Dropping it without [`Fill::commit`] fails the object: readers are cut off. It
+/// stays linked then until somebody unlinks it (the cache, which takes it out of its index).
 #[derive(Debug)]
 pub struct Fill {
     object: Arc<Object>,
     space: Arc<Space>,
+    length: Option<u64>,
     filled: u64,
     tail: Option<Extent>,
     windowed: bool,
     ended: bool,
+    patience: u32,
 }
 
 impl Fill {
-    pub(crate) fn new(object: Arc<Object>, space: Arc<Space>) -> Self {
-        Self { object, space, filled: 0, tail: None, windowed: false, ended: false }
+    pub(crate) fn new(object: Arc<Object>, space: Arc<Space>, length: Option<u64>) -> Self {
+        Self {
+            object,
+            space,
+            length,
+            filled: 0,
+            tail: None,
+            windowed: false,
+            ended: false,
+            patience: PATIENCE,
+        }
     }
 
     /// The object being filled.
@@ -45,7 +68,7 @@ impl Fill {
     }
 
     /// Memory to write the next bytes into; it is followed by [`Fill::advance`]. Empty only if the body's announced
-    /// length is reached.
+    /// length is reached. What stands in it is of no meaning.
     ///
     /// # Errors
     /// [`Full`] if another extent is needed and there is no room: the caller gives up, or goes on with
@@ -65,14 +88,14 @@ impl Fill {
         assert!(bytes as u64 <= self.left_in_tail(), "more bytes than the room holds");
         if bytes > 0 {
             self.filled += bytes as u64;
-            self.object.publish(bytes as u64);
+            self.object.publish(self.filled);
         }
     }
 
     /// Copies `bytes` in.
     ///
     /// # Errors
-    /// [`Full`] as [`Fill::room`]; what was copied until then stays.
+    /// [`Full`] as [`Fill::room`], and if there are more bytes than were announced; what was copied until then stays.
     pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), Full> {
         while !bytes.is_empty() {
             let room = self.room()?;
@@ -87,23 +110,26 @@ impl Fill {
         Ok(())
     }
 
-    /// The body is complete.
+    /// The body is complete. If a length was announced and it is not reached, the object fails instead: what is short is
+    /// never stored as if it were whole.
     pub fn commit(mut self) {
         self.ended = true;
-        self.object.finish(State::Stored);
+        if self.left_to_come() > 0 && self.length.is_some() {
+            self.object.finish(State::Failed, None);
+            return;
+        }
+        let tail = if self.windowed { None } else { self.trimmed_tail() };
+        self.object.finish(State::Stored, tail);
         if !self.windowed {
             self.space.join_order(&self.object);
         }
     }
 
     /// From now on only a window of the body is kept, between the slowest reader and the writer. The object is unlinked
-    /// by this, and takes no new readers.
+    /// by this; a reader that comes when the bytes it wants have passed is cut off at once.
     pub fn keep_window(&mut self) {
-        self.object.unlink();
+        self.object.begin_window();
         self.windowed = true;
-        if let Some(filling) = self.object.filling().as_mut() {
-            filling.windowed = true;
-        }
     }
 
     /// Whether only a window is kept.
@@ -113,38 +139,49 @@ impl Fill {
 
     /// Waits until the window has room. Always ready if the whole body is kept.
     ///
+    /// A first reader may come as late as when the window is full: other tasks then get a few turns to become one.
+    ///
     /// # Errors
     /// [`NoReaders`] when nobody reads it any more.
     pub fn poll_window(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoReaders>> {
         if !self.windowed {
             return Poll::Ready(Ok(()));
         }
-        let mut slot = self.object.filling();
-        let filling = slot.as_mut().expect("a windowed object keeps its filling part");
-        let Some(slowest) = filling.readers.iter().flatten().copied().min() else {
-            return Poll::Ready(Err(NoReaders));
-        };
-        while let Some(extent) = filling.extents.front() {
-            if extent.offset + extent.block.size() as u64 > slowest || filling.extents.len() == 1 {
-                break;
+        let filled = self.filled;
+        let mut passed = Vec::new();
+        let answer = self.object.with_rest(|rest| {
+            let slowest = match rest.slowest() {
+                Some(slowest) => slowest,
+                None if rest.was_read || self.patience == 0 => return Poll::Ready(Err(NoReaders)),
+                None if filled >= WINDOW => {
+                    self.patience -= 1;
+                    context.waker().wake_by_ref();
+                    0
+                }
+                None => 0,
+            };
+            while rest.extents.len() > 1 && rest.extents.front().is_some_and(|extent| extent.end() <= slowest)
+            {
+                passed.extend(rest.extents.pop_front());
             }
-            self.space.let_go(extent.block.size() as u64);
-            filling.extents.pop_front();
-        }
-        if self.filled.saturating_sub(slowest) < WINDOW {
-            return Poll::Ready(Ok(()));
-        }
-        filling.writer = Some(context.waker().clone());
-        Poll::Pending
+            if filled.saturating_sub(slowest) < WINDOW {
+                return Poll::Ready(Ok(()));
+            }
+            rest.writer = Some(context.waker().clone());
+            Poll::Pending
+        });
+        self.space.let_go(passed.iter().map(Extent::size).sum());
+        answer.unwrap_or(Poll::Ready(Err(NoReaders)))
     }
 
+    /// Bytes of the announced length that are missing.
     fn left_to_come(&self) -> u64 {
-        self.object.length().map_or(u64::MAX, |length| length.saturating_sub(self.filled))
+        self.length.map_or(u64::MAX, |length| length.saturating_sub(self.filled))
     }
 
     fn left_in_tail(&self) -> u64 {
         match &self.tail {
-            Some(extent) => extent.offset + extent.block.size() as u64 - self.filled,
+            Some(extent) => extent.end() - self.filled,
             None => self.object.first_capacity() - self.filled,
         }
     }
@@ -162,32 +199,44 @@ impl Fill {
 
     /// Adds an extent: as much as is to come if that is known, else four times what is there.
     fn extend(&mut self) -> Result<(), Full> {
-        let guess = if self.object.length().is_some() { self.left_to_come() } else { self.filled * 4 };
-        let size = guess.clamp(4 << 10, EXTENT_MAX);
-        let size = size.min(self.left_to_come());
+        let guess = if self.length.is_some() { self.left_to_come() } else { self.filled.saturating_mul(4) };
+        let largest = if self.windowed { WINDOW_EXTENT_MAX } else { EXTENT_MAX };
+        let size = guess.clamp(EXTENT_MIN, largest).min(self.left_to_come());
         if self.windowed {
             self.space.hold(size);
         } else {
             self.space.reserve(size)?;
         }
         let extent = Extent { offset: self.filled, block: Arc::new(Block::new(size as usize)) };
-        let mut slot = self.object.filling();
-        let filling = slot.as_mut().expect("an unfinished object has its filling part");
-        filling.extents.push_back(extent.clone());
-        // Unlinked meanwhile (purged, replaced): it counts as held only.
-        if self.object.is_gone() && !self.windowed {
-            self.space.unlinked(size);
-        }
-        drop(slot);
+        let added = self.object.with_rest(|rest| {
+            rest.extents.push_back(extent.clone());
+            // Unlinked meanwhile (purged, replaced): it counts as held only. Asked under the lock, as `unlink` takes the
+            // sum of the extents under it.
+            if self.object.is_gone() && !self.windowed {
+                self.space.unlinked(size);
+            }
+        });
+        debug_assert!(added.is_some(), "an unfinished object can grow");
         self.tail = Some(extent);
         Ok(())
+    }
+
+    /// The last extent without its empty part, if that is worth a copy. Readers that hold the old one keep it.
+    fn trimmed_tail(&self) -> Option<Extent> {
+        let extent = self.tail.as_ref()?;
+        let used = self.filled - extent.offset;
+        if extent.size() - used <= (used / 8).max(64) {
+            return None;
+        }
+        let bytes = self.object.extent_bytes(extent, extent.offset, self.filled);
+        Some(Extent { offset: extent.offset, block: Arc::new(Block::holding(bytes)) })
     }
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
         if !self.ended {
-            self.object.finish(State::Failed);
+            self.object.finish(State::Failed, None);
         }
     }
 }

@@ -4,15 +4,19 @@
 //! a [`Cursor`] reads a range of an object, also while it is being filled. Knows no HTTP: a head is a block of bytes.
 
 mod block;
+mod body;
 pub mod cursor;
 pub mod engine;
 pub mod fill;
+mod first;
 mod lru;
 pub mod memory;
 pub mod object;
+mod pool;
 
 pub use cursor::Cursor;
 pub use engine::{Creation, Engine, Evictions, Full, Statistics};
 pub use fill::Fill;
-pub use memory::Memory;
+pub use memory::{Memory, touch_all};
 pub use object::{Attributes, Flags, Object, State};
+pub use pool::{Pooled, pooled};

@@ -37,16 +37,22 @@ impl Lru {
         &mut self.pages[slot as usize / PAGE][slot as usize % PAGE]
     }
 
-    /// Takes `object` in as the latest used. An object that is in the order already stays where it is.
+    /// Takes `object` in as the latest used. An object that is in the order already stays where it is. With 2^32 objects
+    /// in the order, more than any memory holds, further ones stay out of it.
     pub(crate) fn insert(&mut self, object: &Arc<Object>) {
         if object.lru_slot.load(Ordering::Relaxed) != NO_SLOT {
             return;
         }
-        let slot = self.free_slot();
+        let Some(slot) = self.free_slot() else { return };
         object.lru_slot.store(slot, Ordering::Relaxed);
         self.node(slot).object = Some(Arc::clone(object));
         self.link_youngest(slot);
         self.count += 1;
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.count
     }
 
     /// Makes `object` the latest used; false if it is not in the order.
@@ -64,55 +70,67 @@ impl Lru {
 
     /// Takes `object` out and returns the order's own hold on it.
     pub(crate) fn remove(&mut self, object: &Object) -> Option<Arc<Object>> {
-        let slot = object.lru_slot.swap(NO_SLOT, Ordering::Relaxed);
+        self.take(object.lru_slot.load(Ordering::Relaxed))
+    }
+
+    /// Takes out the oldest object of which `evictable` is true, looking at no more than `limit`; if none is, the oldest
+    /// of all.
+    pub(crate) fn pop(
+        &mut self,
+        limit: usize,
+        evictable: impl Fn(&Arc<Object>) -> bool,
+    ) -> Option<Arc<Object>> {
+        let slot = self.find(limit, evictable).unwrap_or(self.oldest);
+        self.take(slot)
+    }
+
+    /// As [`Lru::pop`], but nothing if none is.
+    pub(crate) fn pop_only(
+        &mut self,
+        limit: usize,
+        evictable: impl Fn(&Arc<Object>) -> bool,
+    ) -> Option<Arc<Object>> {
+        let slot = self.find(limit, evictable)?;
+        self.take(slot)
+    }
+
+    fn find(&mut self, limit: usize, evictable: impl Fn(&Arc<Object>) -> bool) -> Option<u32> {
+        let mut slot = self.oldest;
+        for _ in 0..limit {
+            if slot == NO_SLOT {
+                break;
+            }
+            let node = self.node(slot);
+            if node.object.as_ref().is_some_and(&evictable) {
+                return Some(slot);
+            }
+            slot = node.younger;
+        }
+        None
+    }
+
+    /// Takes out what stands in `slot`.
+    fn take(&mut self, slot: u32) -> Option<Arc<Object>> {
         if slot == NO_SLOT {
             return None;
         }
         self.unlink(slot);
         let free = self.free;
         let node = self.node(slot);
-        let held = node.object.take();
         node.younger = free;
+        let object = node.object.take();
         self.free = slot;
         self.count -= 1;
-        held
-    }
-
-    /// Takes out the oldest object of which `evictable` is true, looking at no more than `limit`; if none is, the oldest
-    /// of all.
-    pub(crate) fn pop(&mut self, limit: usize, evictable: impl Fn(&Arc<Object>) -> bool) -> Option<Arc<Object>> {
-        let mut slot = self.oldest;
-        let mut chosen = None;
-        for _ in 0..limit {
-            if slot == NO_SLOT {
-                break;
-            }
-            let node = self.node(slot);
-            let next = node.younger;
-            let object = node.object.as_ref().expect("a linked node holds an object");
-            if evictable(object) {
-                chosen = Some(Arc::clone(object));
-                break;
-            }
-            slot = next;
+        if let Some(object) = &object {
+            object.lru_slot.store(NO_SLOT, Ordering::Relaxed);
         }
-        if chosen.is_none() && self.oldest != NO_SLOT {
-            let oldest = self.oldest;
-            chosen = self.node(oldest).object.clone();
-        }
-        let chosen = chosen?;
-        self.remove(&chosen);
-        Some(chosen)
+        object
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    fn free_slot(&mut self) -> u32 {
+    fn free_slot(&mut self) -> Option<u32> {
         if self.free == NO_SLOT {
-            let base = (self.pages.len() * PAGE) as u32;
+            let base =
+                u32::try_from(self.pages.len() * PAGE).ok().filter(|base| *base < NO_SLOT - PAGE as u32)?;
             let page = (0..PAGE as u32).map(|index| Node {
                 older: NO_SLOT,
                 younger: if index as usize + 1 == PAGE { NO_SLOT } else { base + index + 1 },
@@ -123,7 +141,7 @@ impl Lru {
         }
         let slot = self.free;
         self.free = self.node(slot).younger;
-        slot
+        Some(slot)
     }
 
     fn link_youngest(&mut self, slot: u32) {
@@ -154,5 +172,97 @@ impl Lru {
         } else {
             self.node(younger).older = older;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::{Creation, Engine, Evictions};
+    use crate::memory::Memory;
+    use crate::object::{Attributes, Flags};
+    use crate::{Object, lru::Lru};
+    use std::sync::Arc;
+
+    struct Nobody;
+
+    impl Evictions for Nobody {
+        fn evicted(&self, _: &Arc<Object>) {}
+    }
+
+    fn objects(count: u8) -> Vec<Arc<Object>> {
+        let memory = Memory::new("s0", None, Arc::new(Nobody));
+        let attributes = Attributes {
+            origin_time: 0.0,
+            ttl: 1.0,
+            grace: 0.0,
+            keep: 0.0,
+            status: 200,
+            flags: Flags(0),
+            ban: 0,
+            vxid: 1,
+        };
+        let make = |index| {
+            let creation =
+                Creation { key: [index; 32], attributes, variant: b"", head: b"", length: Some(0) };
+            Arc::clone(memory.begin(&creation).unwrap().object())
+        };
+        (0..count).map(make).collect()
+    }
+
+    fn order_of(order: &mut Lru) -> Vec<u8> {
+        std::iter::from_fn(|| order.pop(0, |_| true)).map(|object| object.key()[0]).collect()
+    }
+
+    /// After taking in 0 to 5: `+n` touches, `-n` removes, in this order.
+    fn check(steps: &[i8], expected: &[u8]) {
+        let objects = objects(6);
+        let mut order = Lru::default();
+        objects.iter().for_each(|object| order.insert(object));
+        for step in steps {
+            let object = &objects[usize::from(step.unsigned_abs())];
+            if *step > 0 {
+                order.touch(object);
+            } else {
+                order.remove(object);
+            }
+        }
+        assert_eq!(order.len(), expected.len());
+        assert_eq!(order_of(&mut order), expected, "{steps:?}");
+        assert_eq!(order.len(), 0);
+    }
+
+    #[test]
+    fn the_order_is_that_of_last_use() {
+        check(&[], &[0, 1, 2, 3, 4, 5]);
+        check(&[5], &[0, 1, 2, 3, 4, 5]);
+        check(&[1, 3], &[0, 2, 4, 5, 1, 3]);
+        check(&[3, 1, 3], &[0, 2, 4, 5, 1, 3]);
+        check(&[-1, 1, -5], &[0, 2, 3, 4]);
+        check(&[-1, -2, -3, -4, -5], &[0]);
+        check(&[-1, -1], &[0, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn slots_are_used_again_and_a_second_insert_changes_nothing() {
+        let objects = objects(4);
+        let mut order = Lru::default();
+        for _ in 0..3 {
+            objects.iter().for_each(|object| order.insert(object));
+            order.insert(&objects[0]);
+            assert_eq!(order_of(&mut order), [0, 1, 2, 3]);
+        }
+        assert_eq!(order.pages.len(), 1);
+    }
+
+    #[test]
+    fn what_may_not_go_is_passed_over_while_there_is_a_choice() {
+        let objects = objects(4);
+        let mut order = Lru::default();
+        objects.iter().for_each(|object| order.insert(object));
+        let key = |object: Option<Arc<Object>>| object.map(|object| object.key()[0]);
+        assert_eq!(key(order.pop(4, |object| object.key()[0] >= 2)), Some(2));
+        assert_eq!(key(order.pop(1, |object| object.key()[0] >= 2)), Some(0), "looked at one only");
+        assert_eq!(key(order.pop_only(4, |_| false)), None);
+        assert_eq!(order_of(&mut order), [1, 3]);
     }
 }

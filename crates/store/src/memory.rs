@@ -2,11 +2,15 @@
 //!
 //! The size counts payload: heads and bodies. Two sums are kept: what is linked (in the index, or being filled) stays
 //! within the size; what is held in all, also by readers of objects that were evicted or purged meanwhile, may go over
-//! it by an eighth, but no further: then new objects find the store full and pass through.
+//! it by an eighth (at least 256 KiB), but no further: then new objects find the store full and pass through. Windows of
+//! bodies that outgrew the store are held beyond that; each is bounded ([`crate::fill`]).
+//!
+//! Not counted is what an object costs besides: 128 bytes for itself, 16 for its place in the eviction order, and what
+//! its blocks are rounded up by (2 percent on average, see `pool`).
 
-use crate::block::Block;
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
 use crate::fill::Fill;
+use crate::first::{self, First};
 use crate::lru::Lru;
 use crate::object::Object;
 use parking_lot::Mutex;
@@ -16,8 +20,11 @@ use std::sync::{Arc, OnceLock};
 /// The most bytes of a body that the first block takes; more would reserve memory that a slow origin may never fill.
 const FIRST_MAX: u64 = 1 << 20;
 
-/// First block's room for a body of unknown length.
-const FIRST_UNKNOWN: u64 = 4 << 10;
+/// The longest body whose announced length is believed.
+const LENGTH_MAX: u64 = i64::MAX as u64;
+
+/// How many of the oldest objects are looked at for one that nobody reads.
+const LOOK_MAX: usize = 64;
 
 /// The memory engine.
 pub struct Memory {
@@ -65,6 +72,36 @@ impl Memory {
     }
 }
 
+/// Notes with each object's own engine that it was used just now, oldest use first, and empties the list.
+pub fn touch_all(objects: &mut Vec<Arc<Object>>) {
+    while let Some(object) = objects.first() {
+        let space = Arc::clone(&object.space);
+        space.touch(objects);
+    }
+}
+
+impl Memory {
+    /// The size of the first block, or `None` if the object could never fit.
+    fn first_size(&self, creation: &Creation<'_>, body: u64) -> Option<u64> {
+        let size = first::size_for(creation.variant, creation.head, body)?;
+        let length = creation.length.unwrap_or(0);
+        let whole = size - body + length.min(LENGTH_MAX);
+        (length <= LENGTH_MAX && whole <= self.space.size).then_some(size)
+    }
+}
+
+impl Drop for Memory {
+    /// The order and its objects hold each other: it lets go of them, so that memory goes with the last reader.
+    fn drop(&mut self) {
+        loop {
+            let oldest = self.space.order.lock().pop(0, |_| true);
+            if oldest.is_none() {
+                break;
+            }
+        }
+    }
+}
+
 impl Engine for Memory {
     fn name(&self) -> &str {
         &self.name
@@ -75,35 +112,23 @@ impl Engine for Memory {
     }
 
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
-        let head = (creation.variant.len() + creation.head.len()) as u64;
-        if creation.length.is_some_and(|length| length.saturating_add(head) > self.space.size) {
+        // The first block of a body of unknown length has only the head: how much follows is seen as it comes, and the
+        // last extent is cut to size in the end.
+        let body = creation.length.unwrap_or(0).min(FIRST_MAX);
+        let Some(size) = self.first_size(creation, body) else {
             self.space.failures.fetch_add(1, Ordering::Relaxed);
             return Err(Full);
-        }
-        let body = match creation.length {
-            Some(length) => length.min(FIRST_MAX),
-            None => FIRST_UNKNOWN.saturating_sub(head).max(1024),
         };
-        self.space.reserve(head + body)?;
+        self.space.reserve(size)?;
         self.space.objects.fetch_add(1, Ordering::Relaxed);
-        let object = Object::new(
-            creation.key,
-            &creation.attributes,
-            creation.variant,
-            creation.head,
-            creation.length,
-            Block::new((head + body) as usize),
-            Arc::clone(&self.space),
-        );
-        Ok(Fill::new(Arc::new(object), Arc::clone(&self.space)))
+        let first = First::new(size, creation.attributes.status, creation.variant, creation.head);
+        let space = Arc::clone(&self.space);
+        let object = Object::new(creation.key, &creation.attributes, creation.length, first, space);
+        Ok(Fill::new(Arc::new(object), Arc::clone(&self.space), creation.length))
     }
 
     fn touch(&self, objects: &mut Vec<Arc<Object>>) {
-        let mut order = self.space.order.lock();
-        let moved = objects.iter().filter(|object| order.touch(object)).count();
-        drop(order);
-        self.space.moved.fetch_add(moved as u64, Ordering::Relaxed);
-        objects.clear();
+        self.space.touch(objects);
     }
 
     fn statistics(&self) -> Statistics {
@@ -117,6 +142,7 @@ impl Engine for Memory {
             bytes_freed: load(&space.bytes_freed),
             objects: load(&space.objects),
             bytes: held,
+            linked: load(&space.linked),
             space: if space.size == u64::MAX { 0 } else { space.size.saturating_sub(held) },
             evicted: load(&space.evicted),
             moved: load(&space.moved),
@@ -149,21 +175,30 @@ impl Space {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
         loop {
-            let linked = self.linked.fetch_add(bytes, Ordering::Relaxed) + bytes;
-            let held = self.held.load(Ordering::Relaxed).saturating_add(bytes);
-            if linked <= self.size && held <= self.size.saturating_add(self.slack) {
-                self.hold(bytes);
-                return Ok(());
-            }
-            self.linked.fetch_sub(bytes, Ordering::Relaxed);
-            // Evicting frees nothing at once if readers hold what goes; when they hold too much, only waiting helps.
-            let helpless = held > self.size.saturating_add(self.slack) && linked <= self.size;
-            if bytes > self.size || helpless || evictions_left == 0 || !self.evict_one() {
+            let Err(shortage) = self.try_reserve(bytes) else { return Ok(()) };
+            if bytes > self.size || evictions_left == 0 || !self.evict_one(shortage) {
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 return Err(Full);
             }
             evictions_left -= 1;
         }
+    }
+
+    /// Neither sum goes over its limit, not for a moment.
+    fn try_reserve(&self, bytes: u64) -> Result<(), Shortage> {
+        let add = |sum: &AtomicU64, limit: u64| {
+            let within = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= limit);
+            sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+        };
+        if !add(&self.linked, self.size) {
+            return Err(Shortage::Linked);
+        }
+        if !add(&self.held, self.size.saturating_add(self.slack)) {
+            self.unlinked(bytes);
+            return Err(Shortage::Held);
+        }
+        self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Counts `bytes` as held only: the window of a body that outgrew the store.
@@ -176,6 +211,14 @@ impl Space {
     pub(crate) fn let_go(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
         self.bytes_freed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// An object gave back `bytes` when it was complete.
+    pub(crate) fn shrunk(&self, bytes: u64, unlinked: bool) {
+        if !unlinked {
+            self.unlinked(bytes);
+        }
+        self.let_go(bytes);
     }
 
     /// An object of `bytes` was unlinked.
@@ -201,6 +244,20 @@ impl Space {
         }
     }
 
+    /// Makes the objects of this space the latest used, in their order, and takes them out of the list.
+    fn touch(self: &Arc<Self>, objects: &mut Vec<Arc<Object>>) {
+        let mut moved = 0;
+        {
+            let mut order = self.order.lock();
+            for object in objects.iter().filter(|object| Arc::ptr_eq(&object.space, self)) {
+                moved += u64::from(order.touch(object));
+            }
+        }
+        self.moved.fetch_add(moved, Ordering::Relaxed);
+        // Dropped after the lock: the last hold on an object may be here, and dropping counts.
+        objects.retain(|object| !Arc::ptr_eq(&object.space, self));
+    }
+
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
@@ -208,9 +265,15 @@ impl Space {
         drop(held);
     }
 
-    fn evict_one(&self) -> bool {
+    /// False if there is nothing to evict that would help.
+    fn evict_one(&self, shortage: Shortage) -> bool {
         // Index and order hold one reference each: two is nobody else. Others are passed over while there is a choice.
-        let victim = self.order.lock().pop(64, |object| Arc::strong_count(object) <= 2);
+        let unused = |object: &Arc<Object>| Arc::strong_count(object) <= 2;
+        let victim = match shortage {
+            Shortage::Linked => self.order.lock().pop(LOOK_MAX, unused),
+            // What is in use stays held when it is evicted: that would only lose it.
+            Shortage::Held => self.order.lock().pop_only(LOOK_MAX, unused),
+        };
         let Some(victim) = victim else { return false };
         if victim.unlink() {
             self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -220,4 +283,11 @@ impl Space {
         }
         true
     }
+}
+
+/// Which of the two sums has reached its limit.
+#[derive(Clone, Copy, Debug)]
+enum Shortage {
+    Linked,
+    Held,
 }

@@ -9,21 +9,21 @@
 //! ```
 //!
 //! A response whose length is known and moderate lies in the first block whole: two allocations an object. A body that
-//! grows beyond it gets extents, kept behind a lock while filling and sealed when complete, so that reading a stored
-//! object takes no lock.
+//! grows beyond it, or whose length is not known, gets extents, kept behind a lock while filling and final when complete,
+//! so that reading a stored object takes no lock ([`crate::body`]).
 //!
 //! Its life: *filling > stored > gone*, or *filling > failed > gone*. The cache unlinks it (`mark_gone`); memory goes
 //! with the last reader.
-#![allow(unsafe_code)]
 
-use crate::block::Block;
+use crate::body::Rest;
+use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
 use copal_base as base;
 use parking_lot::Mutex;
+use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 
 /// Where an object stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,81 +86,53 @@ pub struct Attributes {
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// A stored response. See the module.
+///
+/// With the two counts of its `Arc` it fills 128 bytes, a size that allocators have; see the test below.
 #[derive(Debug)]
 pub struct Object {
     key: [u8; 32],
     origin_time: AtomicU64,
     ban: AtomicU64,
-    /// Body bytes that are final: the fill mark.
-    filled: AtomicU64,
-    /// The body's length if known beforehand, else `u64::MAX` until stored.
-    length: AtomicU64,
-    space: Arc<Space>,
-    first: Block,
-    rest: OnceLock<Box<Vec<Extent>>>,
-    filling: Mutex<Option<Box<Filling>>>,
+    /// Body bytes that are final: the fill mark. Written by the one writer.
+    pub(crate) filled: AtomicU64,
+    pub(crate) space: Arc<Space>,
+    pub(crate) first: First,
+    /// See [`crate::body`] for who may touch it.
+    pub(crate) rest: UnsafeCell<Option<Box<Rest>>>,
     ttl: AtomicU32,
     grace: AtomicU32,
     keep: AtomicU32,
     last_use: AtomicU32,
     hits: AtomicU32,
+    /// Its place in the eviction order; read and written under the order's lock only.
     pub(crate) lru_slot: AtomicU32,
     vxid: u32,
-    variant_size: u32,
-    body_start: u32,
-    status: u16,
     flags: Flags,
-    state: AtomicU8,
-    gone: AtomicU8,
-}
-
-/// A further piece of a body.
-#[derive(Debug, Clone)]
-pub(crate) struct Extent {
-    /// Offset in the body of its first byte.
-    pub(crate) offset: u64,
-    pub(crate) block: Arc<Block>,
-}
-
-/// What only a growing object needs.
-#[derive(Debug, Default)]
-pub(crate) struct Filling {
-    pub(crate) extents: std::collections::VecDeque<Extent>,
-    pub(crate) wakers: Vec<Waker>,
-    /// Positions of the readers, by ticket; `None` is a free ticket.
-    pub(crate) readers: Vec<Option<u64>>,
-    /// The fill waits here for readers to move on, if it keeps only a window of the body.
-    pub(crate) writer: Option<Waker>,
-    /// Set when the object outgrew the store: only a window is kept, nobody new may begin reading.
-    pub(crate) windowed: bool,
+    /// A [`State`] and the bit for a window.
+    pub(crate) state: AtomicU8,
+    pub(crate) gone: AtomicU8,
+    /// Guards `rest`.
+    pub(crate) lock: Mutex<()>,
 }
 
 impl Object {
     pub(crate) fn new(
         key: [u8; 32],
         attributes: &Attributes,
-        variant: &[u8],
-        head: &[u8],
         length: Option<u64>,
-        first: Block,
+        first: First,
         space: Arc<Space>,
     ) -> Self {
-        let body_start = variant.len() + head.len();
-        // SAFETY: the block is new, nobody reads it; this is the one writer.
-        let room = unsafe { first.room(0) };
-        room[..variant.len()].copy_from_slice(variant);
-        room[variant.len()..body_start].copy_from_slice(head);
         let known = if length.is_some() { Flags::LENGTH_KNOWN } else { 0 };
+        let rest = Rest { length, ..Rest::default() };
         Self {
             key,
             origin_time: AtomicU64::new(attributes.origin_time.to_bits()),
             ban: AtomicU64::new(attributes.ban),
             filled: AtomicU64::new(0),
-            length: AtomicU64::new(length.unwrap_or(u64::MAX)),
             space,
             first,
-            rest: OnceLock::new(),
-            filling: Mutex::new(Some(Box::default())),
+            rest: UnsafeCell::new(Some(Box::new(rest))),
             ttl: pack(attributes.ttl),
             grace: pack(attributes.grace),
             keep: pack(attributes.keep),
@@ -168,23 +140,22 @@ impl Object {
             hits: AtomicU32::new(0),
             lru_slot: AtomicU32::new(NO_SLOT),
             vxid: attributes.vxid,
-            variant_size: variant.len() as u32,
-            body_start: body_start as u32,
-            status: attributes.status,
             flags: Flags(attributes.flags.0 | known),
             state: AtomicU8::new(State::Filling as u8),
             gone: AtomicU8::new(0),
+            lock: Mutex::new(()),
         }
     }
 
     /// The digest it is stored under.
+    #[inline]
     pub fn key(&self) -> &[u8; 32] {
         &self.key
     }
 
     /// HTTP status.
     pub fn status(&self) -> u16 {
-        self.status
+        self.first.status()
     }
 
     /// Its flags.
@@ -267,147 +238,21 @@ impl Object {
     }
 
     /// What tells its variant from others under the same key; empty if there is only one.
+    #[inline]
     pub fn variant(&self) -> &[u8] {
-        // SAFETY: variant and head are written in `new`, before anybody else sees the object.
-        unsafe { self.first.read(0, self.variant_size as usize) }
+        self.first.variant()
     }
 
     /// The head's bytes as given to the engine.
+    #[inline]
     pub fn head(&self) -> &[u8] {
-        // SAFETY: as for `variant`.
-        unsafe { self.first.read(self.variant_size as usize, self.body_start as usize) }
-    }
-
-    /// Where it stands.
-    pub fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) {
-            0 => State::Filling,
-            1 => State::Stored,
-            _ => State::Failed,
-        }
+        self.first.head()
     }
 
     /// Whether it was taken out of the index.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire) != 0
-    }
-
-    /// Ends its life as far as new requests are concerned: it counts no longer as stored, and leaves the eviction order.
-    /// True for the first who does. The caller takes it out of the index.
-    pub fn unlink(&self) -> bool {
-        {
-            let filling = self.filling.lock();
-            if self.gone.swap(1, Ordering::AcqRel) != 0 {
-                return false;
-            }
-            // Under the lock, so that no extent is added between the sum and the mark.
-            self.space.unlinked(self.size_with(filling.as_deref()));
-        }
-        self.space.leave_order(self);
-        true
-    }
-
-    /// The body's length: known from the start, or once stored.
-    pub fn length(&self) -> Option<u64> {
-        let length = self.length.load(Ordering::Acquire);
-        (length != u64::MAX).then_some(length)
-    }
-
-    /// Body bytes that can be read now.
-    #[inline]
-    pub fn filled(&self) -> u64 {
-        self.filled.load(Ordering::Acquire)
-    }
-
-    /// Bytes of payload memory it holds, head included.
-    pub fn memory_size(&self) -> u64 {
-        self.size_with(self.filling.lock().as_deref())
-    }
-
-    fn size_with(&self, filling: Option<&Filling>) -> u64 {
-        let sum = |extents: &mut dyn Iterator<Item = &Extent>| extents.map(|extent| extent.block.size()).sum::<usize>();
-        let further = self.rest.get().map_or(0, |rest| sum(&mut rest.iter()))
-            + filling.map_or(0, |filling| sum(&mut filling.extents.iter()));
-        (self.first.size() + further) as u64
-    }
-
-    /// How many body bytes the first block can hold.
-    pub(crate) fn first_capacity(&self) -> u64 {
-        (self.first.size() - self.body_start as usize) as u64
-    }
-
-    /// Room in the first block after `filled` body bytes.
-    ///
-    /// # Safety
-    /// The caller is the one writer and `filled` is the current mark.
-    #[allow(clippy::mut_from_ref)]
-    pub(crate) unsafe fn first_room(&self, filled: u64) -> &mut [u8] {
-        // SAFETY: passed on to the caller.
-        unsafe { self.first.room(self.body_start as usize + filled as usize) }
-    }
-
-    /// Body bytes `from..to` of the first block; `to` must not exceed the mark that the caller loaded.
-    pub(crate) fn first_bytes(&self, from: u64, to: u64) -> &[u8] {
-        debug_assert!(to <= self.filled());
-        // SAFETY: callers pass a `to` that they took from `filled()`, an Acquire load.
-        unsafe { self.first.read(self.body_start as usize + from as usize, self.body_start as usize + to as usize) }
-    }
-
-    pub(crate) fn sealed(&self) -> Option<&Vec<Extent>> {
-        self.rest.get().map(|rest| &**rest)
-    }
-
-    pub(crate) fn filling(&self) -> parking_lot::MutexGuard<'_, Option<Box<Filling>>> {
-        self.filling.lock()
-    }
-
-    /// Publishes `bytes` more of the body and wakes readers.
-    pub(crate) fn publish(&self, bytes: u64) {
-        self.filled.fetch_add(bytes, Ordering::Release);
-        let wakers = match self.filling.lock().as_mut() {
-            Some(filling) if !filling.wakers.is_empty() => std::mem::take(&mut filling.wakers),
-            _ => return,
-        };
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Ends the fill: seals the extents, or leaves them to the readers that still hold the object.
-    pub(crate) fn finish(&self, state: State) {
-        debug_assert_ne!(state, State::Filling);
-        let filling = {
-            let mut slot = self.filling.lock();
-            let mut filling = slot.take();
-            if let Some(filling) = filling.as_mut() {
-                if !filling.windowed && !filling.extents.is_empty() {
-                    let mut extents: Vec<Extent> = std::mem::take(&mut filling.extents).into();
-                    extents.shrink_to_fit();
-                    let fresh = self.rest.set(Box::new(extents)).is_ok();
-                    debug_assert!(fresh, "a body is sealed once");
-                } else if filling.windowed {
-                    // The tail of a windowed body stays where its readers look for it.
-                    let mut kept = Box::<Filling>::default();
-                    kept.extents = std::mem::take(&mut filling.extents);
-                    kept.readers = std::mem::take(&mut filling.readers);
-                    kept.windowed = true;
-                    *slot = Some(kept);
-                }
-            }
-            if state == State::Stored {
-                self.length.store(self.filled(), Ordering::Release);
-            }
-            self.state.store(state as u8, Ordering::Release);
-            filling
-        };
-        if let Some(filling) = filling {
-            filling.wakers.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
-impl Drop for Object {
-    fn drop(&mut self) {
-        self.space.give_back(self.memory_size(), self.is_gone());
     }
 }
 
@@ -421,9 +266,20 @@ fn unpack(bits: &AtomicU32) -> Seconds {
 
 #[cfg(test)]
 mod tests {
-    /// What the manual states an object costs beside its payload; see `docs/memory.md`.
+    use super::*;
+
+    /// What the manual states an object costs beside its payload; see `docs/memory.md`. `Arc` adds 16.
     #[test]
     fn an_object_stays_small() {
-        assert!(std::mem::size_of::<super::Object>() <= 176, "{}", std::mem::size_of::<super::Object>());
+        assert!(size_of::<Object>() <= 112, "{}", size_of::<Object>());
+    }
+
+    #[test]
+    fn objects_go_between_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Object>();
+        check::<crate::Fill>();
+        check::<crate::Cursor>();
+        check::<crate::Memory>();
     }
 }

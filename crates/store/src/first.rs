@@ -1,0 +1,186 @@
+//! An object's first block: a few facts, variant, head, and as much of the body as was known to come.
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 4 | size of the block |
+//! | 4 | 4 | where the body begins |
+//! | 8 | 2 | size of the variant |
+//! | 10 | 2 | HTTP status |
+//! | 12 | | variant, head, body |
+//!
+//! The facts stand here because an object must fit the allocator's 128 bytes; here they cost no more than their size.
+//! Numbers are in the machine's own order: this never leaves memory. All below the body's begin is final before anybody
+//! else sees the object; for the body the table of [`crate::block`] holds.
+#![allow(unsafe_code)]
+
+use crate::block::{allocate, release};
+use std::ptr::NonNull;
+
+/// The longest variant.
+pub(crate) const VARIANT_MAX: usize = u16::MAX as usize;
+
+/// The longest head.
+pub(crate) const HEAD_MAX: usize = 16 << 20;
+
+#[repr(C)]
+struct Facts {
+    size: u32,
+    body_start: u32,
+    variant_size: u16,
+    status: u16,
+}
+
+const FACTS_SIZE: usize = 12;
+const _: () = assert!(size_of::<Facts>() == FACTS_SIZE && align_of::<Facts>() <= crate::pool::ALIGNMENT);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct First {
+    start: NonNull<u8>,
+}
+
+// SAFETY: the memory is owned; facts, variant and head are final, for the body the table of `block` holds.
+unsafe impl Send for First {}
+// SAFETY: as above.
+unsafe impl Sync for First {}
+
+/// The block's size for a body of `body` bytes, or `None` if variant or head is longer than allowed.
+pub(crate) fn size_for(variant: &[u8], head: &[u8], body: u64) -> Option<u64> {
+    let fits = variant.len() <= VARIANT_MAX && head.len() <= HEAD_MAX;
+    let size = (FACTS_SIZE + variant.len() + head.len()) as u64 + body;
+    (fits && size <= u64::from(u32::MAX)).then_some(size)
+}
+
+impl First {
+    /// A block of `size` bytes, which [`size_for`] said.
+    ///
+    /// # Panics
+    /// If variant and head do not fit.
+    pub(crate) fn new(size: u64, status: u16, variant: &[u8], head: &[u8]) -> Self {
+        let body_start = FACTS_SIZE + variant.len() + head.len();
+        assert!(
+            body_start as u64 <= size && size <= u64::from(u32::MAX),
+            "the size follows from variant and head"
+        );
+        let variant_size =
+            u16::try_from(variant.len()).expect("a variant's length was looked at by size_for");
+        let start = allocate(size as usize);
+        let facts = Facts { size: size as u32, body_start: body_start as u32, variant_size, status };
+        // SAFETY: the block is new and has room for all three by the assertion; its start is aligned.
+        unsafe {
+            start.cast::<Facts>().write(facts);
+            start.add(FACTS_SIZE).copy_from_nonoverlapping(slice_start(variant), variant.len());
+            start.add(FACTS_SIZE + variant.len()).copy_from_nonoverlapping(slice_start(head), head.len());
+        }
+        Self { start }
+    }
+
+    fn facts(&self) -> &Facts {
+        // SAFETY: written in `new` and final.
+        unsafe { self.start.cast::<Facts>().as_ref() }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.facts().size as usize
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.facts().status
+    }
+
+    pub(crate) fn variant(&self) -> &[u8] {
+        // SAFETY: written in `new` and final.
+        unsafe { self.bytes(FACTS_SIZE, FACTS_SIZE + self.facts().variant_size as usize) }
+    }
+
+    pub(crate) fn head(&self) -> &[u8] {
+        let facts = self.facts();
+        // SAFETY: written in `new` and final.
+        unsafe { self.bytes(FACTS_SIZE + facts.variant_size as usize, facts.body_start as usize) }
+    }
+
+    /// How many body bytes the block has room for.
+    pub(crate) fn body_capacity(&self) -> u64 {
+        u64::from(self.facts().size - self.facts().body_start)
+    }
+
+    /// The body bytes `from..to`.
+    ///
+    /// # Panics
+    /// If the range does not lie in the block.
+    ///
+    /// # Safety
+    /// `to` is not above the fill mark as the caller loaded it with `Acquire`.
+    pub(crate) unsafe fn body(&self, from: u64, to: u64) -> &[u8] {
+        assert!(
+            from <= to && to <= self.body_capacity(),
+            "body range {from}..{to} lies outside the first block"
+        );
+        let start = self.facts().body_start as usize;
+        // SAFETY: in bounds by the assertion; final by the caller's promise.
+        unsafe { self.bytes(start + from as usize, start + to as usize) }
+    }
+
+    /// The room for body bytes after the first `filled`.
+    ///
+    /// # Panics
+    /// If `filled` is above the capacity.
+    ///
+    /// # Safety
+    /// The caller is the one writer and `filled` is the fill mark.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn body_room(&self, filled: u64) -> &mut [u8] {
+        let left = self.body_capacity().checked_sub(filled).expect("the mark lies in the first block");
+        let offset = self.facts().body_start as usize + filled as usize;
+        // SAFETY: in bounds by the lines above; no reader goes above the mark and the caller is the one writer.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), left as usize) }
+    }
+
+    /// # Safety
+    /// The range lies in the block and is final.
+    unsafe fn bytes(&self, from: usize, to: usize) -> &[u8] {
+        // SAFETY: passed on to the caller; all memory of a block is initialised.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(from), to - from) }
+    }
+}
+
+fn slice_start(bytes: &[u8]) -> NonNull<u8> {
+    NonNull::from(bytes).cast()
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        let size = self.size();
+        // SAFETY: allocated in `new` with this size, and nobody borrows from a block that is dropped.
+        unsafe { release(self.start, size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_facts_variant_head_and_body_apart() {
+        let size = size_for(b"gzip", b"head", 3).unwrap();
+        let first = First::new(size, 404, b"gzip", b"head");
+        assert_eq!((first.size() as u64, first.status(), first.body_capacity()), (size, 404, 3));
+        // SAFETY: this test is the one writer and reads only what it wrote.
+        unsafe {
+            first.body_room(0).copy_from_slice(b"abc");
+            assert_eq!(first.body(1, 3), b"bc");
+            assert!(first.body_room(3).is_empty());
+        }
+        assert_eq!((first.variant(), first.head()), (&b"gzip"[..], &b"head"[..]));
+        let bare = First::new(size_for(b"", b"", 0).unwrap(), 200, b"", b"");
+        assert_eq!((bare.variant(), bare.head(), bare.body_capacity()), (&b""[..], &b""[..], 0));
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        assert!(size_for(&vec![0; VARIANT_MAX + 1], b"", 0).is_none());
+        assert!(size_for(b"", &vec![0; HEAD_MAX + 1], 0).is_none());
+        assert!(size_for(b"", b"", u64::from(u32::MAX)).is_none());
+        assert!(size_for(&vec![0; VARIANT_MAX], b"head", 1 << 20).is_some());
+    }
+}

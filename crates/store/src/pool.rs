@@ -1,0 +1,364 @@
+//! Memory for blocks of up to nearly 128 KiB, in finer sizes than a general allocator has: a cache is full of small objects, and
+//! an allocator with four sizes a doubling would add an eighth to each of them. Here it is a fiftieth.
+//!
+//! ```text
+//! slab (64 KiB, 256 KiB or 1 MiB, aligned to its size; all its blocks have one size)
+//! +--------+---------+---------+-------- ... --+---------+
+//! | header | block 0 | block 1 |               | block n-1
+//! +--------+---------+---------+-------- ... --+---------+
+//! 0        64        64 + size
+//! ```
+//!
+//! The size of a slab's blocks follows from their count, so that nothing is left over at its end. Counts have six
+//! significant bits, so neighbouring sizes lie 1.6 to 3 percent apart (6 to 12 from 32 KiB on). A slab whose last block
+//! comes back serves any size again. Slabs are cut from regions which stay with the process: what it holds is bounded by
+//! the most that was in use at once.
+//!
+//! Who may touch what: headers and blocks that are free belong to the pool and are touched under its lock only; a block
+//! that was given out belongs to its owner alone until it is given back. All memory is initialised: zeroed at first, left
+//! as it was afterwards.
+#![allow(unsafe_code)]
+
+use parking_lot::Mutex;
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ptr::{NonNull, null_mut};
+
+/// The largest block that comes from slabs: eight in one of 1 MiB, beside its header.
+pub(crate) const LARGEST: usize = (128 << 10) - 64;
+
+/// Every block begins at a multiple of this.
+pub(crate) const ALIGNMENT: usize = 16;
+
+/// The smallest block.
+const SMALLEST: usize = 64;
+
+/// Bytes before a slab's first block.
+const HEADER_SIZE: usize = 64;
+
+/// What is asked from the allocator at once, besides one slab for aligning.
+const REGION: usize = 4 << 20;
+
+/// The sum of what the pools hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pooled {
+    /// Bytes of all slabs that were ever cut.
+    pub slabs: u64,
+    /// Bytes of the slabs that hold no block at present; part of `slabs`.
+    pub idle: u64,
+    /// Bytes of the blocks given out, rounded up to their size.
+    pub blocks: u64,
+}
+
+/// The first bytes of a slab.
+#[repr(C)]
+struct Header {
+    next: *mut Header,
+    previous: *mut Header,
+    /// Blocks of a slab like this.
+    count: u32,
+    /// Blocks given out.
+    used: u32,
+    /// Blocks that were ever given out; those above are untouched.
+    touched: u32,
+    /// The first free block plus one, 0 if there is none; a free block begins with the next one's number in this form.
+    free: u32,
+}
+
+const _: () = assert!(size_of::<Header>() <= HEADER_SIZE && HEADER_SIZE.is_multiple_of(ALIGNMENT));
+
+/// All slabs of one size.
+struct Pool {
+    slab_size: usize,
+    /// Slabs with room, by the count of their blocks.
+    with_room: Vec<*mut Header>,
+    /// Slabs without a block, linked by `next`.
+    idle: *mut Header,
+    /// The part of the newest region that is not cut yet.
+    fresh: *mut u8,
+    fresh_slabs: usize,
+    slabs: usize,
+    idle_slabs: usize,
+    block_bytes: usize,
+}
+
+// SAFETY: the pointers lead to memory that only the pool touches, as told in the module.
+unsafe impl Send for Pool {}
+
+static POOLS: [Mutex<Pool>; 3] =
+    [Mutex::new(Pool::new(64 << 10)), Mutex::new(Pool::new(256 << 10)), Mutex::new(Pool::new(1 << 20))];
+
+/// The pool for blocks of `size` bytes, at most [`LARGEST`].
+fn pool_of(size: usize) -> &'static Mutex<Pool> {
+    match size {
+        0..=2_048 => &POOLS[0],
+        2_049..=16_384 => &POOLS[1],
+        _ => &POOLS[2],
+    }
+}
+
+/// A block of at least `size` bytes. The process ends if the machine has no memory left, as with any allocation.
+///
+/// # Panics
+/// If `size` is above [`LARGEST`].
+pub(crate) fn take(size: usize) -> NonNull<u8> {
+    assert!(size <= LARGEST, "a block of {size} bytes does not come from slabs");
+    pool_of(size).lock().take(size)
+}
+
+/// Takes a block back.
+///
+/// # Safety
+/// `block` came from [`take`] with this `size`, and nobody uses it any more.
+pub(crate) unsafe fn give_back(block: NonNull<u8>, size: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { pool_of(size).lock().give_back(block) }
+}
+
+/// What all pools of the process hold.
+pub fn pooled() -> Pooled {
+    let mut sum = Pooled::default();
+    for pool in &POOLS {
+        let pool = pool.lock();
+        sum.slabs += (pool.slabs * pool.slab_size) as u64;
+        sum.idle += (pool.idle_slabs * pool.slab_size) as u64;
+        sum.blocks += pool.block_bytes as u64;
+    }
+    sum
+}
+
+/// How many blocks of at least `size` bytes a slab is divided into.
+fn count_for(slab_size: usize, size: usize) -> usize {
+    let size = size.max(SMALLEST).next_multiple_of(ALIGNMENT);
+    let count = (slab_size - HEADER_SIZE) / size;
+    let dropped_bits = count.ilog2().saturating_sub(5);
+    count >> dropped_bits << dropped_bits
+}
+
+/// How large the blocks of a slab of `count` are.
+fn block_size(slab_size: usize, count: usize) -> usize {
+    (slab_size - HEADER_SIZE) / count / ALIGNMENT * ALIGNMENT
+}
+
+impl Pool {
+    const fn new(slab_size: usize) -> Self {
+        Self {
+            slab_size,
+            with_room: Vec::new(),
+            idle: null_mut(),
+            fresh: null_mut(),
+            fresh_slabs: 0,
+            slabs: 0,
+            idle_slabs: 0,
+            block_bytes: 0,
+        }
+    }
+
+    fn take(&mut self, size: usize) -> NonNull<u8> {
+        let count = count_for(self.slab_size, size);
+        if self.with_room.len() <= count {
+            self.with_room.resize(count + 1, null_mut());
+        }
+        if self.with_room[count].is_null() {
+            let slab = self.empty_slab();
+            let header = Header {
+                next: null_mut(),
+                previous: null_mut(),
+                count: count as u32,
+                used: 0,
+                touched: 0,
+                free: 0,
+            };
+            // SAFETY: the slab is empty and belongs to the pool; its start is aligned to its size.
+            unsafe { slab.write(header) };
+            self.link(slab);
+        }
+        let slab = self.with_room[count];
+        let block_size = block_size(self.slab_size, count);
+        self.block_bytes += block_size;
+        // SAFETY: a slab in `with_room` has a free or an untouched block, and we hold the lock.
+        unsafe {
+            let index = if (*slab).free == 0 {
+                (*slab).touched += 1;
+                (*slab).touched - 1
+            } else {
+                (*slab).free - 1
+            };
+            let block = slab.cast::<u8>().add(HEADER_SIZE + index as usize * block_size);
+            if (*slab).free != 0 {
+                (*slab).free = block.cast::<u32>().read();
+            }
+            (*slab).used += 1;
+            if (*slab).used == (*slab).count {
+                self.unlink(slab);
+            }
+            NonNull::new_unchecked(block)
+        }
+    }
+
+    /// # Safety
+    /// `block` was given out by this pool and is not used any more.
+    unsafe fn give_back(&mut self, block: NonNull<u8>) {
+        let block = block.as_ptr();
+        let slab = block.map_addr(|address| address & !(self.slab_size - 1)).cast::<Header>();
+        // SAFETY: slabs are aligned to their size, so this is the header of the slab that `block` was cut from; the
+        // pointer keeps the region's provenance. The block is ours again, and we hold the lock.
+        unsafe {
+            let block_size = block_size(self.slab_size, (*slab).count as usize);
+            self.block_bytes -= block_size;
+            let offset = block.addr() - slab.addr() - HEADER_SIZE;
+            debug_assert!(offset.is_multiple_of(block_size) && (*slab).used > 0, "a block of another slab");
+            block.cast::<u32>().write((*slab).free);
+            (*slab).free = (offset / block_size) as u32 + 1;
+            if (*slab).used == (*slab).count {
+                self.link(slab);
+            }
+            (*slab).used -= 1;
+            if (*slab).used == 0 {
+                self.unlink(slab);
+                (*slab).next = self.idle;
+                self.idle = slab;
+                self.idle_slabs += 1;
+            }
+        }
+    }
+
+    fn empty_slab(&mut self) -> *mut Header {
+        if !self.idle.is_null() {
+            let slab = self.idle;
+            // SAFETY: an idle slab has a valid header, which only the pool touches.
+            self.idle = unsafe { (*slab).next };
+            self.idle_slabs -= 1;
+            return slab;
+        }
+        if self.fresh_slabs == 0 {
+            self.add_region();
+        }
+        let slab = self.fresh;
+        self.fresh_slabs -= 1;
+        self.slabs += 1;
+        if self.fresh_slabs > 0 {
+            // SAFETY: another slab follows in the region.
+            self.fresh = unsafe { slab.add(self.slab_size) };
+        }
+        slab.cast()
+    }
+
+    /// Asks for more memory. It is not aligned by the allocator, because some then write zeros into pages that the
+    /// kernel had zeroed, and so make the process hold what it does not use yet.
+    fn add_region(&mut self) {
+        let layout = Layout::from_size_align(REGION + self.slab_size, ALIGNMENT)
+            .expect("a few MiB are a valid layout");
+        // SAFETY: the layout has a size above zero.
+        let region = unsafe { alloc_zeroed(layout) };
+        if region.is_null() {
+            handle_alloc_error(layout);
+        }
+        let gap = region.addr().next_multiple_of(self.slab_size) - region.addr();
+        // SAFETY: the region is one slab larger than what is used of it, and the gap is smaller than a slab.
+        self.fresh = unsafe { region.add(gap) };
+        self.fresh_slabs = REGION / self.slab_size;
+    }
+
+    /// Puts a slab in front of those with room.
+    fn link(&mut self, slab: *mut Header) {
+        // SAFETY: headers of linked slabs are valid and only touched under the lock.
+        unsafe {
+            let first = &mut self.with_room[(*slab).count as usize];
+            (*slab).next = *first;
+            (*slab).previous = null_mut();
+            if !first.is_null() {
+                (**first).previous = slab;
+            }
+            *first = slab;
+        }
+    }
+
+    fn unlink(&mut self, slab: *mut Header) {
+        // SAFETY: as for `link`.
+        unsafe {
+            let (next, previous) = ((*slab).next, (*slab).previous);
+            if previous.is_null() {
+                self.with_room[(*slab).count as usize] = next;
+            } else {
+                (*previous).next = next;
+            }
+            if !next.is_null() {
+                (*next).previous = previous;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn sizes_lie_close_together() {
+        for (slab, from, to, worst) in
+            [(64 << 10, 256, 2_048, 4), (256 << 10, 2_049, 16_384, 7), (1 << 20, 16_385, LARGEST, 15)]
+        {
+            for size in from..=to {
+                let got = block_size(slab, count_for(slab, size));
+                assert!(got >= size, "{size}: {got}");
+                let allowed = size * worst / 100 + ALIGNMENT;
+                assert!(got - size <= allowed, "{size}: {got}");
+            }
+        }
+        for size in 0..256 {
+            let got = block_size(64 << 10, count_for(64 << 10, size));
+            assert!(got >= size && got <= size.max(64) + 32, "{size}: {got}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_apart_and_come_back() {
+        let mut pool = Pool::new(64 << 10);
+        let mut taken: Vec<(NonNull<u8>, usize)> = Vec::new();
+        for round in 0..3 {
+            let mut ranges = Vec::new();
+            for index in 0..200_usize {
+                let size = 64 + (index * 37 + round * 11) % 1_900;
+                let block = pool.take(size);
+                // SAFETY: the block is ours and that large.
+                unsafe { block.write_bytes(index as u8, size) };
+                ranges.push((block.addr().get(), size));
+                taken.push((block, size));
+            }
+            ranges.sort_unstable();
+            assert!(ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "blocks overlap");
+            assert!(ranges.iter().all(|(start, _)| start % ALIGNMENT == 0));
+            // Every second one comes back now, the others after the round.
+            let (now, later): (Vec<_>, Vec<_>) =
+                taken.drain(..).enumerate().partition(|(index, _)| index % 2 == 0);
+            for (_, (block, _)) in now.into_iter().chain(later) {
+                // SAFETY: taken above, not used any more.
+                unsafe { pool.give_back(block) };
+            }
+            assert_eq!(pool.block_bytes, 0);
+            assert_eq!(pool.idle_slabs, pool.slabs);
+        }
+    }
+
+    #[test]
+    fn a_full_slab_is_followed_by_another_and_reused_first_when_freed() {
+        let mut pool = Pool::new(64 << 10);
+        let count = count_for(64 << 10, 2_048);
+        let blocks: Vec<_> = (0..=count).map(|_| pool.take(2_048)).collect();
+        assert_eq!(pool.slabs, 2);
+        assert_eq!(blocks.iter().collect::<HashSet<_>>().len(), count + 1);
+        // SAFETY: taken above.
+        unsafe { pool.give_back(blocks[0]) };
+        assert_eq!(pool.take(2_048), blocks[0]);
+        for block in &blocks {
+            // SAFETY: taken above.
+            unsafe { pool.give_back(*block) };
+        }
+        assert_eq!((pool.idle_slabs, pool.slabs), (2, 2));
+        let other_size = pool.take(100);
+        assert_eq!(pool.slabs, 2, "an idle slab serves any size");
+        // SAFETY: taken above.
+        unsafe { pool.give_back(other_size) };
+    }
+}

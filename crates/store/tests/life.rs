@@ -1,0 +1,327 @@
+//! An object's life, one case a test: filling, reading meanwhile, failing, windows, purge, eviction.
+
+mod support;
+
+use copal_store::cursor::Cut;
+use copal_store::fill::NoReaders;
+use copal_store::{Creation, Cursor, Engine, Full, State};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use support::*;
+
+const DONE: Poll<Result<(), Cut>> = Poll::Ready(Ok(()));
+const CUT: Poll<Result<(), Cut>> = Poll::Ready(Err(Cut));
+
+/// A body of `length`, announced or not, in appends of `piece`: whole, and each range of it, reads as written.
+fn check(length: usize, announced: bool, piece: usize) {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 7, b"the head", announced.then_some(length as u64)).unwrap();
+    let object = Arc::clone(fill.object());
+    for bytes in body(7, length).chunks(piece) {
+        fill.append(bytes).unwrap();
+        assert_eq!(object.filled(), fill.filled());
+    }
+    assert_eq!(object.length(), announced.then_some(length as u64));
+    let end = length as u64;
+    assert_eq!(read_all(&object, 0, u64::MAX), (end, Poll::Pending));
+    fill.commit();
+    assert_eq!(
+        (object.state(), object.length(), object.head()),
+        (State::Stored, Some(end), &b"the head"[..])
+    );
+    assert_eq!(read_all(&object, 0, u64::MAX), (end, DONE));
+    for from in [0, end.min(1), end / 2, end.saturating_sub(1), end] {
+        assert_eq!(read_all(&object, from, end), (end - from, DONE), "from {from} of {end}");
+        assert_eq!(read_all(&object, 0, from), (from, DONE), "to {from} of {end}");
+    }
+    assert_eq!(read_all(&object, end + 5, u64::MAX), (0, DONE));
+    let size = object.memory_size();
+    assert!(size <= end + end / 8 + 200, "{size} for {end}");
+    assert_eq!(memory.statistics().bytes, size);
+    assert_eq!(memory.statistics().linked, size);
+    assert!(object.unlink() && !object.unlink());
+    assert_eq!((memory.statistics().linked, memory.statistics().bytes), (0, size));
+    drop(object);
+    assert_empty(&memory);
+}
+
+#[test]
+fn bodies_of_all_sizes_read_as_written() {
+    for length in [0, 1, 1_000, 4_096, 5_000, 70_000, (1 << 20) - 1, 1 << 20, (2 << 20) + 17] {
+        for announced in [true, false] {
+            check(length, announced, 60_000);
+        }
+    }
+    check(10_000, true, 1);
+    check(10_000, false, 1);
+}
+
+#[test]
+fn more_than_was_announced_is_refused_and_less_is_not_stored() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 1, b"", Some(10)).unwrap();
+    assert_eq!(fill.append(&body(1, 11)), Err(Full));
+    assert!(fill.room().unwrap().is_empty());
+    let mut short = begin(&memory, 1, b"", Some(10)).unwrap();
+    short.append(&body(1, 9)).unwrap();
+    let object = Arc::clone(short.object());
+    short.commit();
+    assert_eq!((object.state(), object.length()), (State::Failed, None));
+    assert_eq!(read_all(&object, 0, u64::MAX), (9, CUT));
+}
+
+#[test]
+fn a_reader_is_woken_once_for_what_it_waits_for() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 1, b"", None).unwrap();
+    let object = Arc::clone(fill.object());
+    let (count, waker) = bell();
+    let woken = || count.0.load(Ordering::SeqCst);
+    let mut cursor = Cursor::new(&object, 0, u64::MAX);
+    assert_eq!(read_some(&mut cursor, &object, &waker, 9), Poll::Pending);
+    assert_eq!(read_some(&mut cursor, &object, &waker, 9), Poll::Pending);
+    fill.append(&body(1, 100)).unwrap();
+    assert_eq!(woken(), 1);
+    fill.append(&[byte(1, 100)]).unwrap();
+    assert_eq!(woken(), 1, "it does not wait now");
+    assert_eq!(read_some(&mut cursor, &object, &waker, 101), Poll::Ready(Ok(Some(101))));
+    assert_eq!(read_some(&mut cursor, &object, &waker, 9), Poll::Pending);
+    fill.commit();
+    assert_eq!(woken(), 2);
+    assert_eq!(read_some(&mut cursor, &object, &waker, 9), Poll::Ready(Ok(None)));
+}
+
+#[test]
+fn readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 1, b"", None).unwrap();
+    let object = Arc::clone(fill.object());
+    let ((stayed, stays), (left, leaves)) = (bell(), bell());
+    let mut first = Cursor::new(&object, 0, u64::MAX);
+    let mut second = Cursor::new(&object, 0, u64::MAX);
+    fill.append(&body(1, 10)).unwrap();
+    assert!(read_some(&mut first, &object, &stays, 10).is_ready());
+    assert!(read_some(&mut second, &object, &leaves, 10).is_ready());
+    assert!(read_some(&mut first, &object, &stays, 10).is_pending());
+    assert!(read_some(&mut second, &object, &leaves, 10).is_pending());
+    second.close(&object);
+    drop(fill);
+    assert_eq!((stayed.0.load(Ordering::SeqCst), left.0.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!(read_some(&mut first, &object, &stays, 10), Poll::Ready(Err(Cut)));
+    assert_eq!(read_all(&object, 0, 10), (10, DONE), "what was delivered before is whole for a range");
+}
+
+#[test]
+fn a_trimmed_tail_does_not_disturb_its_readers() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 3, b"", None).unwrap();
+    let object = Arc::clone(fill.object());
+    let (_, waker) = bell();
+    let mut cursor = Cursor::new(&object, 0, u64::MAX);
+    fill.append(&body(3, 1_000)).unwrap();
+    assert_eq!(read_some(&mut cursor, &object, &waker, 500), Poll::Ready(Ok(Some(500))));
+    assert!(memory.statistics().bytes > 4_096);
+    fill.commit();
+    assert!(memory.statistics().bytes < 1_100);
+    assert_eq!(read_some(&mut cursor, &object, &waker, 5_000), Poll::Ready(Ok(Some(500))));
+    assert!(object.unlink());
+    drop(object);
+    assert_empty(&memory);
+}
+
+#[test]
+fn what_could_never_fit_is_refused_at_once() {
+    let (memory, evicted) = engine(Some(100_000));
+    store(&memory, 1, 50_000).unwrap();
+    assert!(begin(&memory, 2, b"", Some(100_001)).is_err());
+    assert!(begin(&memory, 2, b"", Some(u64::MAX)).is_err());
+    assert!(begin(&memory, 2, &vec![0; (16 << 20) + 1], None).is_err());
+    let variant = vec![0; 1 << 16];
+    let creation =
+        Creation { key: [2; 32], attributes: attributes(2), variant: &variant, head: b"", length: None };
+    assert!(memory.begin(&creation).is_err());
+    assert!(evicted.0.lock().unwrap().is_empty(), "nothing went for it");
+    assert_eq!(memory.statistics().failures, 4);
+}
+
+#[test]
+fn the_longest_unused_go_first() {
+    let (memory, evicted) = engine(Some(100_000));
+    for seed in 0..9 {
+        store(&memory, seed, 10_000).unwrap();
+    }
+    let kept: Vec<_> = evicted.0.lock().unwrap().clone();
+    assert!(kept.is_empty());
+    let (other, _) = engine(None);
+    let foreign = store(&other, 99, 10).unwrap();
+    // 0 and 1 are used again; an object of another engine stays in the list.
+    let mut used = Vec::new();
+    for seed in 9..11 {
+        used.push(store(&memory, seed, 10).unwrap());
+    }
+    used.push(foreign);
+    memory.touch(&mut used);
+    assert_eq!((used.len(), used[0].key()[0]), (1, 99));
+    copal_store::touch_all(&mut used);
+    assert!(used.is_empty());
+    assert_eq!(memory.statistics().moved, 2);
+    store(&memory, 11, 35_000).unwrap();
+    assert_eq!(*evicted.0.lock().unwrap(), [0, 1, 2]);
+    assert_eq!(memory.statistics().evicted, 3);
+}
+
+#[test]
+fn objects_in_use_are_passed_over_and_bound_what_is_held() {
+    let size = 1_000_000;
+    let (memory, evicted) = engine(Some(size));
+    // The index' hold, and one of a reader.
+    let index: Vec<_> = (0..9).map(|seed| store(&memory, seed, 100_000).unwrap()).collect();
+    let readers = index[..2].to_vec();
+    store(&memory, 20, 150_000).unwrap();
+    assert_eq!(*evicted.0.lock().unwrap(), [2], "0 and 1 are being read");
+    let all = index.clone();
+    // All are in use: they go, but what they hold still counts, so that soon nothing fits.
+    let mut refused = 0;
+    for seed in 30..60 {
+        refused += usize::from(store(&memory, seed, 100_000).is_err());
+        let statistics = memory.statistics();
+        assert!(statistics.linked <= size && statistics.bytes <= size + size / 8, "{statistics:?}");
+    }
+    drop((readers, all));
+    assert!(refused == 0 || memory.statistics().failures > 0);
+    index.iter().for_each(|object| _ = object.unlink());
+    drop(index);
+    store(&memory, 61, 500_000).unwrap();
+}
+
+#[test]
+fn a_body_that_outgrows_the_store_goes_through_a_window() {
+    let (memory, _) = engine(Some(300_000));
+    let whole = 6_000_000;
+    let bytes = body(5, whole);
+    let mut fill = begin(&memory, 5, b"head", None).unwrap();
+    let object = Arc::clone(fill.object());
+    let (_, reader_waker) = bell();
+    let (writer_bell, writer_waker) = bell();
+    let mut cursor = Cursor::new(&object, 0, u64::MAX);
+    let mut read = 0;
+    let mut written = 0;
+    while written < whole {
+        match fill.poll_window(&mut Context::from_waker(&writer_waker)) {
+            Poll::Ready(answer) => answer.unwrap(),
+            Poll::Pending => {
+                let before = writer_bell.0.load(Ordering::SeqCst);
+                let Poll::Ready(Ok(Some(count))) = read_some(&mut cursor, &object, &reader_waker, 70_000)
+                else {
+                    panic!("a writer that waits has written");
+                };
+                read += count;
+                assert_eq!(writer_bell.0.load(Ordering::SeqCst), before + 1, "the writer is woken");
+                continue;
+            }
+        }
+        match fill.room() {
+            Ok(room) => {
+                let count = room.len().min(whole - written).min(100_000);
+                room[..count].copy_from_slice(&bytes[written..written + count]);
+                fill.advance(count);
+                written += count;
+            }
+            Err(Full) => fill.keep_window(),
+        }
+        assert!(memory.statistics().bytes < 2_200_000, "{:?}", memory.statistics());
+    }
+    assert!(fill.is_windowed() && object.is_windowed() && object.is_gone());
+    assert_eq!(read_all(&object, 0, u64::MAX), (0, CUT), "it came too late");
+    assert_eq!(read_all(&object, 1_000, 2_000), (0, CUT), "it came too late for that");
+    fill.commit();
+    assert_eq!(read_all(&object, 0, u64::MAX), (0, CUT), "nor is it whole now");
+    while let Poll::Ready(Ok(Some(count))) = read_some(&mut cursor, &object, &reader_waker, usize::MAX) {
+        read += count;
+    }
+    assert_eq!((read, object.state()), (whole, State::Stored));
+    assert_eq!(memory.statistics().linked, 0);
+    drop((cursor, object));
+    assert_empty(&memory);
+}
+
+#[test]
+fn a_window_waits_for_its_first_reader_and_ends_with_its_last() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 5, b"head", None).unwrap();
+    let object = Arc::clone(fill.object());
+    fill.keep_window();
+    let (rung, waker) = bell();
+    let mut context = Context::from_waker(&waker);
+    while fill.poll_window(&mut context) == Poll::Ready(Ok(())) {
+        fill.append(&body(5, 1)).unwrap_or_default();
+        let room = fill.room().unwrap().len();
+        fill.advance(room);
+    }
+    assert!(object.filled() < 2 << 20);
+    let before = rung.0.load(Ordering::SeqCst);
+    assert_eq!(before, 1, "the writer asks for another turn");
+    let mut cursor = Cursor::new(&object, 0, u64::MAX);
+    assert_eq!(rung.0.load(Ordering::SeqCst), before + 1, "a new reader changes what the writer waits for");
+    for _ in 0..1_000 {
+        assert_eq!(fill.poll_window(&mut context), Poll::Pending);
+    }
+    assert_eq!(rung.0.load(Ordering::SeqCst), before + 1);
+    cursor.close(&object);
+    assert_eq!(rung.0.load(Ordering::SeqCst), before + 2);
+    assert_eq!(fill.poll_window(&mut context), Poll::Ready(Err(NoReaders)));
+    drop((object, fill));
+
+    let mut lonely = begin(&memory, 6, b"head", Some(1 << 20)).unwrap();
+    lonely.keep_window();
+    lonely.advance(1 << 20);
+    let waits = (0..1_000).take_while(|_| lonely.poll_window(&mut context).is_pending()).count();
+    assert!(waits > 10 && waits < 1_000, "{waits}");
+    drop(lonely);
+    assert_empty(&memory);
+}
+
+#[test]
+fn a_reader_of_a_range_does_not_hold_the_window_up_when_it_has_all() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 5, b"head", Some(8 << 20)).unwrap();
+    let object = Arc::clone(fill.object());
+    fill.keep_window();
+    let (_, waker) = bell();
+    let mut cursor = Cursor::new(&object, 0, 100);
+    let room = fill.room().unwrap();
+    let count = room.len();
+    room.copy_from_slice(&body(5, count));
+    fill.advance(count);
+    assert_eq!(read_some(&mut cursor, &object, &waker, 500), Poll::Ready(Ok(Some(100))));
+    assert_eq!(fill.poll_window(&mut Context::from_waker(&waker)), Poll::Ready(Err(NoReaders)));
+}
+
+#[test]
+fn purged_while_filling_it_goes_on_for_its_readers_only() {
+    let (memory, evicted) = engine(Some(1_000_000));
+    let mut fill = begin(&memory, 4, b"head", None).unwrap();
+    let object = Arc::clone(fill.object());
+    fill.append(&body(4, 50_000)).unwrap();
+    assert!(object.unlink());
+    assert_eq!(memory.statistics().linked, 0);
+    let rest: Vec<u8> = (50_000..200_000).map(|at| byte(4, at)).collect();
+    fill.append(&rest).unwrap();
+    assert_eq!(memory.statistics().linked, 0);
+    fill.commit();
+    assert_eq!(read_all(&object, 0, u64::MAX), (200_000, DONE));
+    assert_eq!(memory.statistics().linked, 0);
+    drop(object);
+    assert_empty(&memory);
+    assert!(evicted.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_engine_that_goes_leaves_its_objects_to_their_readers() {
+    let (memory, _) = engine(None);
+    let object = store(&memory, 8, 3_000).unwrap();
+    drop(memory);
+    assert_eq!(read_all(&object, 0, u64::MAX), (3_000, DONE));
+    assert!(object.unlink());
+}

@@ -1,0 +1,164 @@
+//! Random operations against a model that is simple enough to be right: a list in the order of use.
+
+mod support;
+
+use copal_store::{Engine, Fill, Object};
+use proptest::prelude::*;
+use std::sync::Arc;
+use support::{assert_empty, begin, body, engine, read_all};
+
+const SIZE: u64 = 60_000;
+const SLACK: u64 = 256 << 10;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Store an object of that length, announced or not.
+    Store(u16, bool),
+    /// Begin one, and leave it unfinished.
+    Begin(u16, bool),
+    /// Append to an unfinished one.
+    Append(usize, u16),
+    /// End an unfinished one: commit or drop.
+    End(usize, bool),
+    /// Use a stored one.
+    Touch(usize),
+    /// Take one out.
+    Unlink(usize),
+    /// Begin to hold one as a reader does.
+    Hold(usize),
+    /// Let all readers go.
+    LetGo,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..20_000_u16, any::<bool>()).prop_map(|(length, announced)| Step::Store(length, announced)),
+        1 => (0..20_000_u16, any::<bool>()).prop_map(|(length, announced)| Step::Begin(length, announced)),
+        2 => (any::<usize>(), 0..9_000_u16).prop_map(|(which, bytes)| Step::Append(which, bytes)),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(which, commit)| Step::End(which, commit)),
+        4 => any::<usize>().prop_map(Step::Touch),
+        2 => any::<usize>().prop_map(Step::Unlink),
+        1 => any::<usize>().prop_map(Step::Hold),
+        1 => Just(Step::LetGo),
+    ]
+}
+
+/// What should be in the order, oldest first. The engine holds one reference, this list is the index' one.
+#[derive(Default)]
+struct Model {
+    order: Vec<Arc<Object>>,
+    filling: Vec<(Fill, u64)>,
+    readers: Vec<Arc<Object>>,
+}
+
+impl Model {
+    /// Takes out what the engine evicted meanwhile. Without readers that is always the oldest.
+    fn follow_evictions(&mut self) {
+        if self.readers.is_empty() {
+            let gone = self.order.iter().take_while(|object| object.is_gone()).count();
+            self.order.drain(..gone);
+            assert!(
+                self.order.iter().all(|object| !object.is_gone()),
+                "a younger object went before an older one"
+            );
+        } else {
+            self.order.retain(|object| !object.is_gone());
+        }
+    }
+
+    fn end(&mut self, index: usize, commit: bool) {
+        let (fill, length) = self.filling.remove(index);
+        let object = Arc::clone(fill.object());
+        let whole = fill.filled() == length;
+        if commit && whole {
+            fill.commit();
+            assert_eq!(read_all(&object, 0, u64::MAX).0, length);
+            self.order.push(object);
+        } else {
+            drop(fill);
+            object.unlink();
+        }
+    }
+}
+
+fn run(steps: Vec<Step>) {
+    let (memory, _) = engine(Some(SIZE));
+    let mut model = Model::default();
+    let mut next_key = 0_u8;
+    for step in steps {
+        let pick = |which: usize, count: usize| (count > 0).then(|| which % count.max(1));
+        match step {
+            Step::Store(length, announced) | Step::Begin(length, announced) => {
+                next_key = next_key.wrapping_add(1);
+                let length = u64::from(length);
+                if let Ok(mut fill) = begin(&memory, next_key, b"some head", announced.then_some(length)) {
+                    let unfinished = matches!(step, Step::Begin(..));
+                    let whole = !unfinished && fill.append(&body(next_key, length as usize)).is_ok();
+                    model.filling.push((fill, length));
+                    if !unfinished {
+                        // What was evicted for it left the order before it joins.
+                        model.follow_evictions();
+                        model.end(model.filling.len() - 1, whole);
+                    }
+                }
+            }
+            Step::Append(which, bytes) => {
+                if let Some(index) = pick(which, model.filling.len()) {
+                    let (fill, length) = &mut model.filling[index];
+                    let (seed, at) = (fill.object().key()[0], fill.filled() as usize);
+                    let to = (*length as usize).min(at + usize::from(bytes));
+                    let _ = fill.append(&body(seed, to)[at..]);
+                }
+            }
+            Step::End(which, commit) => {
+                if let Some(index) = pick(which, model.filling.len()) {
+                    model.end(index, commit);
+                }
+            }
+            Step::Touch(which) => {
+                if let Some(index) = pick(which, model.order.len()) {
+                    let object = model.order.remove(index);
+                    memory.touch(&mut vec![Arc::clone(&object)]);
+                    model.order.push(object);
+                }
+            }
+            Step::Unlink(which) => {
+                if let Some(index) = pick(which, model.order.len()) {
+                    assert!(model.order.remove(index).unlink());
+                }
+            }
+            Step::Hold(which) => {
+                if let Some(index) = pick(which, model.order.len()) {
+                    model.readers.push(Arc::clone(&model.order[index]));
+                }
+            }
+            Step::LetGo => model.readers.clear(),
+        }
+        model.follow_evictions();
+        compare(&memory.statistics(), &model);
+    }
+    model.readers.clear();
+    model.filling.clear();
+    model.order.drain(..).for_each(|object| assert!(object.unlink()));
+    assert_empty(&memory);
+}
+
+fn compare(statistics: &copal_store::Statistics, model: &Model) {
+    let filling = model.filling.iter().map(|(fill, _)| fill.object()).filter(|object| !object.is_gone());
+    let linked: u64 = model.order.iter().chain(filling).map(|object| object.memory_size()).sum();
+    assert_eq!(statistics.linked, linked);
+    assert!(
+        linked <= SIZE && statistics.bytes <= SIZE + SLACK && statistics.bytes >= linked,
+        "{statistics:?}"
+    );
+    assert_eq!(statistics.bytes, statistics.bytes_total - statistics.bytes_freed);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_engine_agrees_with_the_model(steps in proptest::collection::vec(step(), 1..120)) {
+        run(steps);
+    }
+}
