@@ -181,9 +181,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Relays what is left to read of the response on `connection`.
-    pub(crate) fn new(connection: origin::Connection, trail: Trail) -> Self {
-        Self { connection: Some(connection), buffer: Vec::new(), from: 0, to: 0, trail }
+    /// Relays `first`, and then what is left to read of the response on `connection`.
+    pub(crate) fn new(connection: origin::Connection, first: Vec<u8>, mut trail: Trail) -> Self {
+        trail.received_body = first.len() as u64;
+        Self { connection: Some(connection), from: 0, to: first.len(), buffer: first, trail }
     }
 
     /// Reads the whole body, if it is not longer than `limit`; else `None`, and what was read is relayed first.
@@ -206,7 +207,7 @@ impl Relay {
             return Ok(true);
         }
         let Some(connection) = self.connection.as_mut() else { return Ok(false) };
-        if self.buffer.is_empty() {
+        if self.buffer.len() < RELAY {
             self.buffer.resize(RELAY, 0);
         }
         match connection.read_body(&mut self.buffer).await {

@@ -242,6 +242,7 @@ impl Exchange {
     pub(crate) fn reset_for_recv(&mut self) {
         self.body = Body::Empty;
         self.source = Source::None;
+        self.identity = None;
         self.backend_hint = None;
         self.storage_hint = None;
         self.ttl_max = None;

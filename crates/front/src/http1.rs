@@ -194,12 +194,19 @@ impl Connection {
     }
 
     /// Joins client and backend until both are done.
-    async fn pipe(&mut self, exchange: &mut Exchange, pipe: cache::request::pipe::Pipe, timeout: f64) -> Closed {
+    async fn pipe(&mut self, exchange: &mut Exchange, pipe: cache::Pipe, timeout: f64) -> Closed {
         let ahead = self.buffer.unused().to_vec();
         self.buffer.consume(ahead.len());
-        let mut backend = pipe.connection.into_stream();
-        let moved = net::pipe::copy(&mut self.stream, &mut backend, &ahead, timeout).await;
-        exchange.finish_pipe(moved.to_origin_bytes, moved.to_client_bytes);
+        let mut connection = pipe.connection;
+        let (backend, early) = connection.pipe();
+        let mut slices = [IoSlice::new(&early)];
+        self.deadline.set(timeout);
+        let (mut from_client, mut to_client) = (0, 0);
+        if matches!(net::within(&self.deadline, self.stream.write_all_vectored(&mut slices)).await, Ok(Ok(()))) {
+            let moved = net::pipe::copy(&mut self.stream, backend, &ahead, timeout).await;
+            (from_client, to_client) = (moved.to_origin_bytes, moved.to_client_bytes + early.len() as u64);
+        }
+        exchange.finish_pipe(from_client, to_client);
         "TX_PIPE"
     }
 

@@ -24,12 +24,12 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     if fetch.uncacheable {
         mark(fetch, hit_for_pass);
-        return Step::Done(private(fetch, answer).await);
+        return Step::Done(private(fetch, answer, Vec::new()).await);
     }
     let Ok(variant) = rules::vary::build(&fetch.response.fields, &fetch.request.fields) else {
         fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         release(fetch);
-        return Step::Done(private(fetch, answer).await);
+        return Step::Done(private(fetch, answer, Vec::new()).await);
     };
     if fetch.was_304 {
         return Step::Done(fill::from_stale(fetch, &variant).await);
@@ -130,8 +130,8 @@ pub(super) fn release(fetch: &mut Fetch) {
     }
 }
 
-/// The answer for the asking client alone, its body straight from the origin.
-pub(super) async fn private(fetch: &mut Fetch, answer: Answer) -> Fetched {
+/// The answer for the asking client alone, its body straight from the origin; `first` of it was read already.
+pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>) -> Fetched {
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     head.fields.remove_known(Field::TransferEncoding);
@@ -160,15 +160,15 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer) -> Fetched {
             if let ResponseFraming::Length(length) = framing {
                 head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
             }
-            relay(fetch, connection).await
+            relay(fetch, connection, first).await
         }
         (_, None) => Body::Empty,
     };
     Fetched::Private { head, body, private }
 }
 
-async fn relay(fetch: &mut Fetch, connection: copal_origin::Connection) -> Body {
-    let mut relay = Relay::new(connection, fetch.trail.hand_over());
+async fn relay(fetch: &mut Fetch, connection: copal_origin::Connection, first: Vec<u8>) -> Body {
+    let mut relay = Relay::new(connection, first, fetch.trail.hand_over());
     if fetch.do_stream {
         return Body::Relay(Box::new(relay));
     }

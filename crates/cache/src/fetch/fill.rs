@@ -1,7 +1,7 @@
 //! Storing a body while it arrives, or from the object that a 304 confirmed.
 
 use super::trail::Trail;
-use super::{Answer, Fetch, Fetched, conclude};
+use super::{Answer, Failure, Fetch, Fetched, conclude};
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -43,8 +43,7 @@ pub(super) async fn from_origin(
     }
     let Some(mut fill) = conclude::begin(fetch, variant, known) else {
         conclude::release(fetch);
-        connection.unread(first);
-        return conclude::private(fetch, Answer { connection: Some(connection), framing }).await;
+        return conclude::private(fetch, Answer { connection: Some(connection), framing }, first).await;
     };
     if fill.append(&first).is_err() {
         fill.keep_window();
@@ -135,7 +134,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Fetched {
     let Some(mut fill) = conclude::begin(fetch, variant, stale.length()) else {
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
-        return conclude::private(fetch, answer).await;
+        return conclude::private(fetch, answer, Vec::new()).await;
     };
     let mut cursor = Cursor::new(&stale, 0, u64::MAX);
     let copied = poll_fn(|context| {
@@ -162,7 +161,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Fetched {
         drop(fill);
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
-        return conclude::private(fetch, answer).await;
+        return conclude::private(fetch, answer, Vec::new()).await;
     }
     let object = Arc::clone(fill.object());
     conclude::publish(fetch, &fill);
@@ -184,6 +183,7 @@ struct Job {
 #[derive(Debug)]
 enum Broken {
     Origin(origin::Error),
+    TooLong,
     Unwanted,
 }
 
@@ -198,7 +198,7 @@ impl Job {
                 let mut nothing = [0; 1];
                 match connection.read_body(&mut nothing).await {
                     Ok(0) => break,
-                    Ok(_) => return Err(Broken::Origin(origin::Error::Malformed("body longer than announced".into()))),
+                    Ok(_) => return Err(Broken::TooLong),
                     Err(error) => return Err(Broken::Origin(error)),
                 }
             }
@@ -232,6 +232,10 @@ fn finish(mut trail: Trail, received: u64, result: &Result<(), Broken>) {
         Ok(()) => {}
         Err(Broken::Origin(error)) => {
             trail.records.fmt(Tag::FetchError, format_args!("{error}"));
+            trail.local.counters.fetch_failed.inc();
+        }
+        Err(Broken::TooLong) => {
+            trail.records.fmt(Tag::FetchError, format_args!("{}", Failure::TooLong));
             trail.local.counters.fetch_failed.inc();
         }
         Err(Broken::Unwanted) => {

@@ -87,6 +87,51 @@ struct Answer {
     framing: ResponseFraming,
 }
 
+/// Time limits that VCL sets for one fetch, in seconds; `None` is the backend's.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Option<Seconds>,
+    pub(crate) first_byte: Option<Seconds>,
+    pub(crate) between_bytes: Option<Seconds>,
+}
+
+impl Timeouts {
+    fn over(self, backend: origin::Timeouts) -> origin::Timeouts {
+        origin::Timeouts {
+            connect: self.connect.unwrap_or(backend.connect),
+            first_byte: self.first_byte.unwrap_or(backend.first_byte),
+            between_bytes: self.between_bytes.unwrap_or(backend.between_bytes),
+        }
+    }
+}
+
+/// Why a fetch got no usable answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The origin, or the way to it.
+    Origin(origin::Error, String),
+    /// What VCL chose leads to no origin.
+    NotABackend,
+    /// The client's body broke off: the origin must not take what it has for the whole.
+    RequestBody,
+    /// VCL made a request that cannot be sent.
+    Request(wire::Reject),
+    /// The body goes on beyond its announced length.
+    TooLong,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Origin(error, backend) => f.write_str(&error.fetch_error(backend)),
+            Self::NotABackend => f.write_str("no backend"),
+            Self::RequestBody => f.write_str("request body failed"),
+            Self::Request(reject) => write!(f, "request cannot be sent: {reject}"),
+            Self::TooLong => f.write_str("body longer than announced"),
+        }
+    }
+}
+
 /// What is sent to the origin after the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Upload {
@@ -117,7 +162,7 @@ pub(crate) struct Fetch {
     pub(crate) backend: Option<BackendRef>,
     /// The backend that was asked (`beresp.backend`).
     pub(crate) chosen: Option<BackendRef>,
-    pub(crate) timeouts: origin::Timeouts,
+    pub(crate) timeouts: Timeouts,
     pub(crate) upload: Upload,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
@@ -187,7 +232,7 @@ impl Fetch {
                 .clone()
                 .or_else(|| exchange.current.vcl.as_ref()?.instance.default_backend().cloned()),
             chosen: None,
-            timeouts: origin::Timeouts::default(),
+            timeouts: Timeouts::default(),
             upload: prepare::upload(exchange, purpose),
             client_ip: exchange.client_ip,
             identity: exchange.identity.clone(),

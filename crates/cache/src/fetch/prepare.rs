@@ -10,7 +10,9 @@ use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use rules::hop::Copy;
-use vcl::host::{Action, Sub};
+use std::any::Any;
+use std::sync::Arc;
+use vcl::host::{Action, Host, Sub};
 use vcl::value::{Ask, BackendRef, Resolved};
 use wire::h1::RequestFraming;
 use wire::{Known, RequestHead, Version};
@@ -98,24 +100,29 @@ fn log_request(fetch: &mut Fetch) {
     }
 }
 
-/// Follows directors to a backend.
-pub(crate) fn resolve(backend: &BackendRef, ask: &Ask<'_>) -> Option<BackendRef> {
+/// Follows directors to a backend, on behalf of the task `host`.
+pub(crate) fn resolve(backend: &BackendRef, host: &mut dyn Host) -> Option<BackendRef> {
     let mut backend = BackendRef::clone(backend);
-    let mut ask = *ask;
-    while ask.depth < CHAIN_MAX {
-        match backend.resolve(&ask) {
+    // Directors may change the task's data while they look at its request.
+    let (digest, url) = {
+        let ask = host.ask();
+        (ask.digest.copied(), ask.url.to_vec())
+    };
+    for depth in 0..CHAIN_MAX {
+        let ask = Ask { now: host.now(), digest: digest.as_ref(), url: &url, random: host.ask().random, depth };
+        match backend.resolve_in_task(&ask, host) {
             Resolved::Itself => return Some(backend),
             Resolved::Other(next) => backend = next,
             Resolved::None => return None,
         }
-        ask.depth += 1;
     }
     None
 }
 
 /// The origin behind a resolved backend.
-pub(crate) fn leaf(backend: &BackendRef) -> Option<&origin::Backend> {
-    backend.as_any().downcast_ref::<origin::Backend>()
+pub(crate) fn leaf(backend: BackendRef) -> Option<Arc<origin::Backend>> {
+    let any: Arc<dyn Any + Send + Sync> = backend;
+    any.downcast().ok()
 }
 
 /// Names the backend's host where the request names none.

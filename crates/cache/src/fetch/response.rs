@@ -22,11 +22,16 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     count(fetch, answer.framing);
     let mut answer = answer;
     if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
-        let confirmed =
-            fetch.stale.as_ref().is_some_and(|stale| rules::conditional::confirms(stale.fields(), &fetch.response.fields));
-        if !confirmed {
-            // Nobody asked for a condition, or the origin speaks of another version than we hold.
+        let Some(stale) = fetch.stale.clone() else {
+            // Nobody asked for a condition.
             return give_up(answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
+        };
+        if !rules::conditional::confirms(stale.fields(), &fetch.response.fields) {
+            // It speaks of another version than we hold: ask again, for all of it.
+            fetch.stale = None;
+            fetch.request.fields.remove_known(wire::Known::IfNoneMatch);
+            fetch.request.fields.remove_known(wire::Known::IfModifiedSince);
+            return give_up(answer, Step::Send);
         }
         merge(fetch);
         if let Some(connection) = answer.connection.take() {

@@ -1,14 +1,17 @@
 //! Sending the request to the origin and reading the head of its answer.
 
-use super::{Answer, Fetch, Step, Upload, prepare};
+use super::{Answer, Failure, Fetch, Step, Upload, prepare};
 use crate::exchange::RequestBody;
+use crate::session::UNIX_PEER;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_wire as wire;
 use observe::Tag;
-use origin::{Connection, Error, Retry};
+use origin::{Backend, Connection, Error, Retry, Sent, Want};
 use std::future::poll_fn;
+use std::io::IoSlice;
+use std::sync::Arc;
 use vcl::value::BackendRef;
 use wire::Known;
 use wire::h1::RequestFraming;
@@ -20,7 +23,7 @@ const UPLOAD: usize = 32 << 10;
 
 pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step {
     fetch.now = fetch.local.now();
-    let resolved = fetch.backend.as_ref().and_then(|backend| prepare::resolve(backend, &fetch.ask_data()));
+    let resolved = fetch.backend.clone().and_then(|backend| prepare::resolve(&backend, fetch));
     let Some(backend) = resolved else {
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
         fetch.local.counters.backend_unhealthy.inc();
@@ -28,7 +31,7 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
         return Step::Error(503, None);
     };
     fetch.chosen = Some(BackendRef::clone(&backend));
-    match attempt(fetch, body, &backend).await {
+    match attempt(fetch, body, backend).await {
         Ok(answer) => Step::Response(answer),
         Err(error) => {
             fetch.trail.records.fmt(Tag::FetchError, format_args!("{error}"));
@@ -38,13 +41,18 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
 }
 
 /// One request, and a second on a fresh connection if a reused one turned out to be closed.
-async fn attempt(fetch: &mut Fetch, body: &mut dyn RequestBody, backend: &BackendRef) -> Result<Answer, Error> {
-    let leaf = prepare::leaf(backend).ok_or(Error::NotABackend)?;
-    let reuse_allowed = fetch.upload == Upload::None || matches!(fetch.upload, Upload::Cached(_));
-    match exchange(fetch, body, leaf, reuse_allowed).await {
-        Err(error) if error.retry() == Retry::Same && fetch.upload != Upload::Spent => {
-            fetch.trail.records.fmt(Tag::FetchError, format_args!("{error} (trying a fresh connection)"));
-            exchange(fetch, body, leaf, false).await
+async fn attempt(
+    fetch: &mut Fetch,
+    body: &mut dyn RequestBody,
+    backend: BackendRef,
+) -> Result<Answer, Failure> {
+    let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
+    let repeatable = fetch.upload == Upload::None || matches!(fetch.upload, Upload::Cached(_));
+    match exchange(fetch, body, &leaf, repeatable).await {
+        Err(Failure::Origin(error, name)) if error.retry() == Retry::Same && repeatable => {
+            fetch.local.counters.backend_retry.inc();
+            fetch.trail.records.fmt(Tag::FetchError, format_args!("{} (trying anew)", error.fetch_error(&name)));
+            exchange(fetch, body, &leaf, false).await
         }
         result => result,
     }
@@ -53,35 +61,80 @@ async fn attempt(fetch: &mut Fetch, body: &mut dyn RequestBody, backend: &Backen
 async fn exchange(
     fetch: &mut Fetch,
     body: &mut dyn RequestBody,
-    leaf: &origin::Backend,
+    leaf: &Arc<Backend>,
     reuse: bool,
-) -> Result<Answer, Error> {
-    let mut connection = leaf.connect(&fetch.local.pools, reuse, &fetch.timeouts).await?;
-    let counters = &fetch.local.counters;
-    if connection.reused() {
-        counters.backend_reuse.inc();
-    } else {
-        counters.backend_conn.inc();
-    }
-    counters.backend_req.inc();
-    fetch.trail.records.fmt(Tag::BackendOpen, format_args!("{}", connection.description()));
-    let now = fetch.local.now();
-    fetch.trail.timestamp("Connected", now);
+) -> Result<Answer, Failure> {
+    let failed = |error| Failure::Origin(error, leaf.display().to_owned());
+    let want = want(fetch, leaf, reuse);
+    let mut connection = match leaf.connect(&fetch.local.pools, &want).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            count_refusal(fetch, &error);
+            return Err(failed(error));
+        }
+    };
+    opened(fetch, &connection);
     let head = head(fetch, leaf.host_header())?;
-    connection.write(&head).await?;
-    fetch.trail.sent = (head.len() as u64, 0);
-    upload(fetch, body, &mut connection).await?;
+    let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
+    let sent = connection.write_head(&head, &cached).await.map_err(failed)?;
+    fetch.trail.sent = (head.len() as u64, cached.len() as u64);
+    upload(fetch, body, &mut connection, sent).await?;
     let now = fetch.local.now();
     fetch.trail.timestamp("Bereq", now);
-    let framing = connection.read_head(&fetch.request.method, &mut fetch.response).await?;
-    fetch.trail.received_head = connection.head_bytes();
+    let read = connection.read_head(&fetch.request.method, &mut fetch.response).await;
+    fetch.trail.received_head = connection.traffic().received_head_bytes;
+    let framing = read.map_err(failed)?;
     let now = fetch.local.now();
     fetch.trail.timestamp("Beresp", now);
     Ok(Answer { connection: Some(connection), framing })
 }
 
+fn want(fetch: &Fetch, leaf: &Backend, reuse: bool) -> Want {
+    let timeouts = fetch.timeouts.over(leaf.timeouts(&fetch.local.pools.settings()));
+    let addresses = Some((fetch.session.client, fetch.session.server));
+    Want { timeouts, reuse, addresses, now: fetch.now }
+}
+
+fn count_refusal(fetch: &Fetch, error: &Error) {
+    let counters = &fetch.local.counters;
+    match error {
+        Error::Unhealthy => counters.backend_unhealthy.inc(),
+        Error::Busy => counters.backend_busy.inc(),
+        _ => counters.backend_fail.inc(),
+    }
+}
+
+/// Logs and counts the connection that is used.
+fn opened(fetch: &mut Fetch, connection: &Connection) {
+    let counters = &fetch.local.counters;
+    let how = if connection.reused() {
+        counters.backend_reuse.inc();
+        "reuse"
+    } else {
+        counters.backend_conn.inc();
+        "connect"
+    };
+    counters.backend_req.inc();
+    fetch.backend_address = connection.peer();
+    let peer = connection.peer().unwrap_or(UNIX_PEER);
+    let local = connection.local().unwrap_or(UNIX_PEER);
+    fetch.trail.records.fmt(
+        Tag::BackendOpen,
+        format_args!(
+            "0 {} {} {} {} {} {how}",
+            connection.backend().display(),
+            peer.ip(),
+            peer.port(),
+            local.ip(),
+            local.port(),
+        ),
+    );
+    let now = fetch.local.now();
+    fetch.trail.timestamp("Connected", now);
+}
+
 /// The head on the wire: VCL's `bereq`, with a host and the framing of what follows.
-fn head(fetch: &mut Fetch, default_host: &str) -> Result<Vec<u8>, Error> {
+fn head(fetch: &mut Fetch, default_host: &str) -> Result<Vec<u8>, Failure> {
     let had_host = fetch.request.fields.has_known(Known::Host);
     prepare::default_host(&mut fetch.request, default_host);
     if !had_host && !default_host.is_empty() {
@@ -103,47 +156,55 @@ fn head(fetch: &mut Fetch, default_host: &str) -> Result<Vec<u8>, Error> {
         }
     }
     let mut head = Vec::with_capacity(512);
-    wire::h1::write_request_head(&fetch.request, &mut head).map_err(Error::Request)?;
+    wire::h1::write_request_head(&fetch.request, &mut head).map_err(Failure::Request)?;
     Ok(head)
 }
 
-async fn upload(fetch: &mut Fetch, body: &mut dyn RequestBody, connection: &mut Connection) -> Result<(), Error> {
+/// Sends the client's body as it arrives, unless the origin answers before it has all of it.
+async fn upload(
+    fetch: &mut Fetch,
+    body: &mut dyn RequestBody,
+    connection: &mut Connection,
+    sent: Sent,
+) -> Result<(), Failure> {
     let framing = match &fetch.upload {
-        Upload::None | Upload::Spent => return Ok(()),
-        Upload::Cached(text) => {
-            let text = Bytes::clone(text);
-            fetch.trail.sent.1 = text.len() as u64;
-            return connection.write_body(&text).await;
-        }
         Upload::Stream(framing) => *framing,
-    };
-    fetch.upload = Upload::Spent;
-    let mut buffer = vec![0; UPLOAD];
-    let mut framed = Vec::new();
-    loop {
-        let count = poll_fn(|context| body.poll_read(context, &mut buffer)).await;
-        // The client's body broke off: the origin must not take what it has for the whole, so the connection is cut.
-        let count = count.map_err(|crate::exchange::BodyError| Error::RequestBody)?;
-        if count == 0 {
-            break;
-        }
-        fetch.trail.sent.1 += count as u64;
-        let sent = if framing == RequestFraming::Chunked {
-            framed.clear();
-            wire::chunked::head(count, &mut framed);
-            framed.extend_from_slice(&buffer[..count]);
-            framed.extend_from_slice(b"\r\n");
-            connection.write_body(&framed).await
-        } else {
-            connection.write_body(&buffer[..count]).await
-        };
-        if sent.is_err() {
-            // The origin may have answered early and closed: its answer is still to be read.
+        Upload::None | Upload::Cached(_) | Upload::Spent => {
+            if sent == Sent::All {
+                connection.end_request();
+            }
             return Ok(());
         }
-    }
-    if framing == RequestFraming::Chunked {
-        connection.write_body(wire::chunked::LAST).await?;
+    };
+    fetch.upload = Upload::Spent;
+    let name = connection.backend().display().to_owned();
+    let failed = |error| Failure::Origin(error, name.clone());
+    let mut sent = sent;
+    let mut buffer = vec![0; UPLOAD];
+    let mut frame = Vec::new();
+    while sent == Sent::All {
+        let count = poll_fn(|context| body.poll_read(context, &mut buffer)).await;
+        // On a failure the connection is dropped: the origin sees its request cut off.
+        let count = count.map_err(|crate::exchange::BodyError| Failure::RequestBody)?;
+        let piece = &buffer[..count];
+        fetch.trail.sent.1 += count as u64;
+        frame.clear();
+        let chunked = framing == RequestFraming::Chunked;
+        let mut slices = match (chunked, count) {
+            (true, 0) => vec![IoSlice::new(wire::chunked::LAST)],
+            (true, _) => {
+                wire::chunked::head(count, &mut frame);
+                vec![IoSlice::new(&frame), IoSlice::new(piece), IoSlice::new(wire::chunked::END)]
+            }
+            (false, _) => vec![IoSlice::new(piece)],
+        };
+        sent = connection.write_body(&mut slices).await.map_err(failed)?;
+        if count == 0 {
+            if sent == Sent::All {
+                connection.end_request();
+            }
+            break;
+        }
     }
     Ok(())
 }

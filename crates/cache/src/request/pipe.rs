@@ -8,6 +8,7 @@ use copal_origin as origin;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use std::sync::Arc;
 use vcl::host::{Action, Sub};
 
 /// A backend connection on which the request's head was sent; from here bytes are copied both ways.
@@ -39,8 +40,8 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
 
 async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
     let hint = exchange.backend_hint.clone().or_else(|| exchange.current.vcl.as_ref()?.instance.default_backend().cloned());
-    let leaf = hint.and_then(|backend| prepare::resolve(&backend, &exchange.ask_data()));
-    let Some(leaf) = leaf.as_ref().and_then(|leaf| prepare::leaf(leaf)) else {
+    let leaf = hint.and_then(|backend| prepare::resolve(&backend, exchange));
+    let Some(leaf) = leaf.and_then(prepare::leaf) else {
         exchange.records.text(Tag::FetchError, b"no backend");
         return Step::Synth(503, None);
     };
@@ -51,19 +52,32 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
         exchange.records.fmt(Tag::FetchError, format_args!("request cannot be sent: {reject}"));
         return Step::Synth(503, None);
     }
-    let timeouts = origin::Timeouts::default();
-    let connected = leaf.connect(&exchange.local.pools, false, &timeouts).await;
-    let mut connection = match connected {
-        Ok(connection) => connection,
-        Err(error) => {
-            exchange.records.fmt(Tag::FetchError, format_args!("{error}"));
-            return Step::Synth(503, None);
+    match open(exchange, &leaf, &head).await {
+        Ok(connection) => {
+            let now = exchange.local.now();
+            exchange.timestamp("Pipe", now);
+            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, sent: head.len() as u64 })))
         }
-    };
-    if connection.write(&head).await.is_err() {
-        return Step::Synth(503, None);
+        Err(error) => {
+            exchange.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(leaf.display())));
+            Step::Synth(503, None)
+        }
     }
-    let now = exchange.local.now();
-    exchange.timestamp("Pipe", now);
-    Step::Done(Outcome::Pipe(Box::new(Pipe { connection, sent: head.len() as u64 })))
+}
+
+async fn open(
+    exchange: &Exchange,
+    leaf: &Arc<origin::Backend>,
+    head: &[u8],
+) -> Result<origin::Connection, origin::Error> {
+    let pools = &exchange.local.pools;
+    let want = origin::Want {
+        timeouts: leaf.timeouts(&pools.settings()),
+        reuse: false,
+        addresses: Some((exchange.session.client, exchange.session.server)),
+        now: exchange.now,
+    };
+    let mut connection = leaf.connect(pools, &want).await?;
+    connection.write_head(head, b"").await?;
+    Ok(connection)
 }
