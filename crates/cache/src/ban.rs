@@ -241,7 +241,11 @@ impl Bans {
         let subject = Subject { object, stored, request, now };
         let mut conditions = 0;
         let list = self.list.read();
-        let verdict = if tested < list.settled { Verdict::Banned } else { list.check(tested, &subject, &mut conditions) };
+        let verdict = if tested < list.settled {
+            Verdict::Banned
+        } else {
+            list.check(tested, &subject, &mut conditions)
+        };
         drop(list);
         let tests = &self.tests[usize::from(request.is_none())];
         tests.objects.fetch_add(1, Ordering::Relaxed);
@@ -271,7 +275,9 @@ impl Bans {
             // Looked at first without keeping others out: most rounds find nothing.
             let list = self.list.read();
             let oldest = list.bans.front();
-            if oldest.is_none_or(|ban| ban.sequence > oldest_object_ban || (ban.completed && list.bans.len() == 1)) {
+            if oldest
+                .is_none_or(|ban| ban.sequence > oldest_object_ban || (ban.completed && list.bans.len() == 1))
+            {
                 return;
             }
         }
@@ -326,7 +332,8 @@ fn check_length(bytes: usize) -> Result<(), String> {
 impl List {
     fn push(&mut self, sequence: u64, mut expression: Expression, time: Time) {
         let text: Arc<[u8]> = std::mem::take(&mut expression.text).into();
-        let (looks_at_request, looks_at_object) = (expression.looks_at_request(), expression.looks_at_object());
+        let (looks_at_request, looks_at_object) =
+            (expression.looks_at_request(), expression.looks_at_object());
         self.req += u64::from(looks_at_request);
         self.obj += u64::from(looks_at_object);
         self.by_text.insert(Arc::clone(&text), sequence);
@@ -529,7 +536,10 @@ mod tests {
             (2, 10, true, ""),
             (1, 5, true, ""),
         ];
-        assert_eq!(listed, expected.map(|(sequence, time, completed, text)| (sequence, time, completed, text.to_owned())));
+        assert_eq!(
+            listed,
+            expected.map(|(sequence, time, completed, text)| (sequence, time, completed, text.to_owned()))
+        );
         let counts = bans.counts();
         assert_eq!((counts.bans, counts.completed, counts.added, counts.dups), (6, 3, 6, 2));
         assert_eq!((counts.req, counts.obj), (3, 3));
@@ -559,7 +569,8 @@ mod tests {
         bans.drop_tested(0);
         assert_eq!(bans.count(), 6);
         bans.drop_tested(4);
-        let left = |bans: &Bans| bans.list().iter().map(|ban| (ban.sequence, ban.completed)).collect::<Vec<_>>();
+        let left =
+            |bans: &Bans| bans.list().iter().map(|ban| (ban.sequence, ban.completed)).collect::<Vec<_>>();
         assert_eq!(left(&bans), [(6, false), (5, false), (4, true)]);
         bans.drop_tested(u64::MAX);
         assert_eq!(left(&bans), [(6, true)]);
@@ -581,7 +592,10 @@ mod tests {
         bans.set_max(3);
         bans.add(b"req.url == a", 1.0).unwrap();
         bans.add_words(&["req.url", "==", "a b"], 1.0).unwrap();
-        assert_eq!(bans.add(b"req.url == c", 1.0).unwrap_err(), "Too many bans (there are 3, the limit is 3)");
+        assert_eq!(
+            bans.add(b"req.url == c", 1.0).unwrap_err(),
+            "Too many bans (there are 3, the limit is 3)"
+        );
         bans.drop_tested(3);
         assert_eq!(bans.add(b"req.url == c", 1.0), Ok(4));
         let long = format!("req.url == {}", "a".repeat(EXPRESSION_MAX));

@@ -10,7 +10,7 @@
 //!
 //! A response whose length is known and moderate lies in the first block whole: two allocations an object. A body that
 //! grows beyond it, or whose length is not known, gets extents, kept behind a lock while filling and final when complete,
-//! so that reading a stored object takes no lock ([`crate::body`]).
+//! so that reading a stored object takes no lock (`body`).
 //!
 //! Its life: *filling > stored > gone*, or *filling > failed > gone*. The cache unlinks it (`mark_gone`); memory goes
 //! with the last reader.
