@@ -10,9 +10,12 @@
 
 pub mod counters;
 mod digits;
+pub mod format;
+pub mod glob;
 pub mod map;
 pub mod mask;
 pub mod point;
+pub mod read;
 pub mod records;
 pub mod sections;
 pub mod shm;
