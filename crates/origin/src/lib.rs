@@ -1,1 +1,32 @@
-//! See Cargo.toml.
+//! Origin servers: what a VCL `backend` becomes, its health, its connections and what comes over them.
+//!
+//! ```text
+//!  Backend (shared by threads) > connect > Connection (one exchange) > write_head, write_body > read_head > read_body
+//!     | probe: health                ^                                                          |
+//!                                    '----------------- Pools (one a thread) <--- release ------'
+//! ```
+//! A body's end is only ever reported when it was really seen: a short or malformed one is an [`Error`]. Bytes beyond a
+//! response's end never reach the next one, since such a connection is closed.
+//!
+//! Directors are not here; they choose among backends and live with the VMODs.
+
+pub mod backend;
+pub mod connection;
+mod dial;
+mod endpoints;
+pub mod error;
+pub mod health;
+pub mod pool;
+pub mod probe;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use backend::{Backend, Counters, leaf};
+pub use connection::{Connection, Sent, Traffic};
+pub use dial::Want;
+pub use endpoints::ResolveError;
+pub use error::{Blame, Error, Retry};
+pub use health::Admin;
+pub use pool::Pools;
+pub use settings::{Settings, Timeouts};

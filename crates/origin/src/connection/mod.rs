@@ -1,0 +1,189 @@
+//! One exchange with an origin: a request out, a response in.
+//!
+//! ```text
+//!  write_head > write_body* > end_request > read_head > read_body* > release
+//! ```
+//! The connection is kept afterwards only if all of the request went out, all of the response came in and not a byte
+//! more, and both sides meant to go on. Dropping it at any point closes it.
+
+mod body;
+mod head;
+mod send;
+
+use crate::backend::{Backend, Slot};
+use crate::pool::Pools;
+use crate::settings::Timeouts;
+use base::Seconds;
+use copal_base as base;
+use copal_net::{Buffer, Deadline, Endpoint, Idle, Stream};
+use copal_wire::chunked;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use send::Sent;
+
+/// How the response's body goes on.
+#[derive(Debug)]
+enum Body {
+    /// The response's head has not been read.
+    Before,
+    /// This many bytes are still to come; never 0.
+    Length(u64),
+    Chunked(chunked::Decoder),
+    UntilClose,
+    /// Its end was seen.
+    Ended,
+    /// It was cut or malformed.
+    Broken,
+}
+
+/// Bytes of one exchange, as they went over the wire (framing of bodies included).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Request head, PROXY header included.
+    pub sent_head_bytes: u64,
+    /// Request body.
+    pub sent_body_bytes: u64,
+    /// Response heads, interim ones included.
+    pub received_head_bytes: u64,
+    /// Response body.
+    pub received_body_bytes: u64,
+}
+
+/// What one exchange takes and uses: its slot, and its bytes, which the backend's counters get at the end.
+#[derive(Debug)]
+struct Account {
+    slot: Slot,
+    traffic: Traffic,
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let counters = self.slot.backend().counters();
+        counters.bereq_hdrbytes.add(self.traffic.sent_head_bytes);
+        counters.bereq_bodybytes.add(self.traffic.sent_body_bytes);
+        counters.beresp_hdrbytes.add(self.traffic.received_head_bytes);
+        counters.beresp_bodybytes.add(self.traffic.received_body_bytes);
+    }
+}
+
+/// A connection in use for one exchange.
+#[derive(Debug)]
+pub struct Connection {
+    account: Account,
+    place: usize,
+    stream: Stream,
+    pools: Rc<Pools>,
+    deadline: Deadline,
+    /// The time limits; VCL may change them between the steps.
+    pub timeouts: Timeouts,
+    reused: bool,
+    /// Sent before the request head: a PROXY header.
+    prefix: Vec<u8>,
+    /// What was read and not yet used. None is held where nothing is unread.
+    buffer: Option<Buffer>,
+    body: Body,
+    /// All of the request went out.
+    sent_all: bool,
+    /// The connection may be kept, as far as seen.
+    keep: bool,
+    interim: u32,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        slot: Slot,
+        place: usize,
+        stream: Stream,
+        pools: Rc<Pools>,
+        timeouts: Timeouts,
+        reused: bool,
+        prefix: Vec<u8>,
+    ) -> Self {
+        Self {
+            account: Account { slot, traffic: Traffic::default() },
+            place,
+            stream,
+            pools,
+            deadline: Deadline::new(),
+            timeouts,
+            reused,
+            keep: prefix.is_empty(),
+            prefix,
+            buffer: None,
+            body: Body::Before,
+            sent_all: false,
+            interim: 0,
+        }
+    }
+
+    /// Whether it served another exchange before.
+    pub fn reused(&self) -> bool {
+        self.reused
+    }
+
+    /// The backend it leads to.
+    pub fn backend(&self) -> &Arc<Backend> {
+        self.account.slot.backend()
+    }
+
+    /// The address it leads to.
+    pub fn endpoint(&self) -> &Endpoint {
+        // A backend's addresses never change, and `place` was one of them.
+        self.backend().endpoints().nth(self.place).expect("place is one of the backend's addresses")
+    }
+
+    /// The origin's address; `None` for a Unix socket.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.stream.peer()
+    }
+
+    /// Our own address; `None` for a Unix socket.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.stream.local()
+    }
+
+    /// Bytes so far.
+    pub fn traffic(&self) -> Traffic {
+        self.account.traffic
+    }
+
+    /// Says that the connection will not be kept: the request asked for its end, or VCL did.
+    pub fn no_reuse(&mut self) {
+        self.keep = false;
+    }
+
+    /// The bare stream, for a pipe. Whatever goes over it is not seen here: the connection will not be kept. Bytes that
+    /// came in before are handed over too and go to the client first; usually there are none.
+    pub fn pipe(&mut self) -> (&mut Stream, Vec<u8>) {
+        self.keep = false;
+        let unread = self.buffer.take().map_or_else(Vec::new, |buffer| buffer.unread().to_vec());
+        (&mut self.stream, unread)
+    }
+
+    /// Ends the exchange: keeps the connection for another if it is fit for that, else closes it. Says which.
+    pub fn release(self) -> bool {
+        let fit = self.keep
+            && self.sent_all
+            && matches!(self.body, Body::Ended)
+            && self.buffer.as_ref().is_none_or(Buffer::is_empty)
+            && self.stream.idle() == Idle::Quiet;
+        if !fit {
+            return false;
+        }
+        let endpoint = self.endpoint().clone();
+        let Self { pools, stream, .. } = self;
+        pools.put(endpoint, stream)
+    }
+
+    /// Has the deadline pass after `seconds` without progress; 0 or less never.
+    fn wait_at_most(&self, seconds: Seconds) {
+        if seconds > 0.0 { self.deadline.set(seconds) } else { self.deadline.clear() }
+    }
+
+    /// Gives a buffer without unread bytes back to the thread.
+    fn spare_buffer(&mut self) {
+        self.buffer = self.buffer.take().filter(|buffer| !buffer.is_empty());
+    }
+}

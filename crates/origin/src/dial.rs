@@ -1,0 +1,127 @@
+//! Getting a connection to a backend: a kept one, or a fresh one to the first of its addresses that answers.
+
+use crate::backend::{Backend, Place, Slot};
+use crate::connection::Connection;
+use crate::error::{Error, local_fault};
+use crate::pool::Pools;
+use crate::settings::{Settings, Timeouts};
+use base::Time;
+use copal_base as base;
+use copal_net::{Deadline, Stream, connect, within};
+use copal_wire::proxy;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What an exchange asks of its connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// Time limits of the exchange.
+    pub timeouts: Timeouts,
+    /// Whether a kept connection will do. Not for pipes, nor after [`Error::StaleReuse`].
+    pub reuse: bool,
+    /// The client's address and the one it connected to, told to backends with `.proxy_header`.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
+    /// The present moment.
+    pub now: Time,
+}
+
+impl Backend {
+    /// A connection for one exchange. It counts against `max_connections` until it is released or dropped.
+    ///
+    /// # Errors
+    /// [`Error::Unhealthy`], [`Error::Busy`], [`Error::HeldDown`], [`Error::Connect`] or [`Error::ConnectTimeout`].
+    pub async fn connect(self: &Arc<Self>, pools: &Rc<Pools>, want: &Want) -> Result<Connection, Error> {
+        if !self.healthy() {
+            self.counters().unhealthy.inc();
+            return Err(Error::Unhealthy);
+        }
+        let Some(slot) = Slot::take(self) else {
+            self.counters().busy.inc();
+            return Err(Error::Busy);
+        };
+        let settings = pools.settings();
+        let proxied = self.definition().proxy_header;
+        let kept = if want.reuse && proxied.is_none() { self.kept(pools) } else { None };
+        let reused = kept.is_some();
+        let (index, stream) = match kept {
+            Some(kept) => kept,
+            None => self.dial(&settings, want).await?,
+        };
+        self.set_favourite(index);
+        self.counters().req.inc();
+        let prefix = proxied.map_or_else(Vec::new, |version| proxy_header(version, want.addresses));
+        Ok(Connection::new(slot, index, stream, Rc::clone(pools), want.timeouts, reused, prefix))
+    }
+
+    fn kept(&self, pools: &Pools) -> Option<(usize, Stream)> {
+        self.places().find_map(|(index, place)| Some((index, pools.take(&place.endpoint)?)))
+    }
+
+    /// Tries the addresses in turn. Each gets its share of the time that is left, so that a silent one does not use up
+    /// the time of the others.
+    async fn dial(&self, settings: &Settings, want: &Want) -> Result<(usize, Stream), Error> {
+        let begun = Instant::now();
+        let deadline = Deadline::new();
+        let count = self.places().count();
+        let mut failure = Error::Unhealthy;
+        for (tried, (index, place)) in self.places().enumerate() {
+            if let Some(error) = place.held(want.now) {
+                self.counters().helddown.inc();
+                failure = Error::HeldDown(error.kind());
+                continue;
+            }
+            if want.timeouts.connect > 0.0 {
+                let left = want.timeouts.connect - begun.elapsed().as_secs_f64();
+                deadline.set(left.max(0.0) / (count - tried) as f64);
+            }
+            match within(&deadline, connect(&place.endpoint)).await {
+                Ok(Ok(stream)) => return Ok((index, stream)),
+                Ok(Err(error)) => failure = self.connect_failed(place, error, settings, want.now),
+                Err(_) => {
+                    self.counters().fail.inc();
+                    self.counters().fail_etimedout.inc();
+                    failure = Error::ConnectTimeout;
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    fn connect_failed(&self, place: &Place, error: io::Error, settings: &Settings, now: Time) -> Error {
+        let counters = self.counters();
+        counters.fail.inc();
+        let kind = match error.kind() {
+            io::ErrorKind::PermissionDenied => &counters.fail_eacces,
+            io::ErrorKind::AddrNotAvailable => &counters.fail_eaddrnotavail,
+            io::ErrorKind::ConnectionRefused => &counters.fail_econnrefused,
+            io::ErrorKind::NetworkUnreachable => &counters.fail_enetunreach,
+            io::ErrorKind::TimedOut => &counters.fail_etimedout,
+            _ => &counters.fail_other,
+        };
+        kind.inc();
+        let refused =
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NetworkUnreachable);
+        let holddown = match (local_fault(&error), refused) {
+            (true, _) => settings.local_error_holddown,
+            (false, true) => settings.remote_error_holddown,
+            (false, false) => 0.0,
+        };
+        if holddown > 0.0 {
+            place.hold(now + holddown, &error);
+        }
+        Error::Connect { endpoint: place.endpoint.clone(), source: error }
+    }
+}
+
+/// The PROXY header of the version that VCL names.
+pub(crate) fn proxy_header(version: u8, addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+    let mut header = Vec::with_capacity(proxy::V1_MAX);
+    match version {
+        1 => proxy::write_v1(addresses, &mut header),
+        _ => proxy::write_v2(addresses, &mut header),
+    }
+    header
+}

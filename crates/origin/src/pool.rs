@@ -1,0 +1,154 @@
+//! Connections kept for the next request, one set a thread.
+//!
+//! Kept by address, not by backend: a VCL that is loaded anew finds the warm connections of the old one. The one used
+//! last is used next, so the surplus of a busy minute grows old and is closed.
+
+use crate::settings::Settings;
+use copal_base::{Live, LiveReader};
+use copal_net::{Endpoint, Idle, Stream};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often old connections are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// One thread's unused connections, and the settings that thread goes by.
+#[derive(Debug)]
+pub struct Pools {
+    settings: RefCell<LiveReader<Settings>>,
+    idle: RefCell<HashMap<Endpoint, Vec<Kept>>>,
+    sweeping: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    stream: Stream,
+    since: Instant,
+}
+
+impl Pools {
+    /// An empty set for this thread.
+    pub fn new(settings: &Arc<Live<Settings>>) -> Rc<Self> {
+        Rc::new(Self {
+            settings: RefCell::new(settings.reader()),
+            idle: RefCell::default(),
+            sweeping: Cell::new(false),
+        })
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(self.settings.borrow_mut().current())
+    }
+
+    /// How many connections are kept.
+    pub fn len(&self) -> usize {
+        self.idle.borrow().values().map(Vec::len).sum()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.idle.borrow().is_empty()
+    }
+
+    /// Closes all kept connections.
+    pub fn clear(&self) {
+        let closed = self.idle.take();
+        drop(closed);
+    }
+
+    /// A kept connection that is still open and has nothing to say. Others met on the way are closed.
+    pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Stream> {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.get_mut(endpoint)?;
+        let mut found = None;
+        while let Some(candidate) = kept.pop() {
+            if candidate.stream.idle() == Idle::Quiet {
+                found = Some(candidate.stream);
+                break;
+            }
+        }
+        if kept.is_empty() {
+            idle.remove(endpoint);
+        }
+        found
+    }
+
+    /// Keeps a connection; says whether there was room.
+    pub(crate) fn put(self: &Rc<Self>, endpoint: Endpoint, stream: Stream) -> bool {
+        let settings = self.settings();
+        if settings.idle_timeout <= 0.0 {
+            return false;
+        }
+        {
+            let mut idle = self.idle.borrow_mut();
+            let kept = idle.entry(endpoint).or_default();
+            if kept.len() >= settings.idle_max {
+                return false;
+            }
+            kept.push(Kept { stream, since: Instant::now() });
+        }
+        if !self.sweeping.replace(true) {
+            tokio::task::spawn_local(sweep(Rc::downgrade(self)));
+        }
+        true
+    }
+
+    /// Closes what is too old and what the other side has closed.
+    fn close_old(&self, now: Instant) {
+        let limit = Duration::try_from_secs_f64(self.settings().idle_timeout).unwrap_or(Duration::MAX);
+        self.idle.borrow_mut().retain(|_, kept| {
+            kept.retain(|one| {
+                now.saturating_duration_since(one.since) < limit && one.stream.idle() == Idle::Quiet
+            });
+            !kept.is_empty()
+        });
+    }
+}
+
+/// Runs while anything is kept.
+async fn sweep(pools: Weak<Pools>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(pools) = pools.upgrade() else { return };
+        pools.close_old(Instant::now());
+        if pools.is_empty() {
+            pools.sweeping.set(false);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use copal_net::{connect, worker};
+
+    #[test]
+    fn last_in_is_first_out_and_the_dead_are_closed() {
+        worker::block_on(async {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
+            let settings = Arc::new(Live::new(Settings { idle_max: 2, ..Settings::default() }));
+            let pools = Pools::new(&settings);
+            let (mut locals, mut far) = (Vec::new(), Vec::new());
+            for kept in [true, true, false] {
+                let stream = connect(&endpoint).await.unwrap();
+                far.push(listener.accept().unwrap().0);
+                locals.push(stream.local());
+                assert_eq!(pools.put(endpoint.clone(), stream), kept);
+            }
+            let stream = pools.take(&endpoint).unwrap();
+            assert_eq!(stream.local(), locals[1]);
+            assert!(pools.put(endpoint.clone(), stream));
+            pools.close_old(Instant::now());
+            assert_eq!(pools.len(), 2);
+            pools.close_old(Instant::now() + Duration::from_secs(61));
+            assert!(pools.is_empty());
+            assert!(pools.take(&endpoint).is_none());
+        });
+    }
+}
