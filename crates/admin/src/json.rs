@@ -23,10 +23,11 @@ pub fn string(text: &str) -> String {
     out
 }
 
-/// The beginning of a reply: version of the format, the command's words, the time, and a comma.
+/// The beginning of a reply: version of the format, the command's words, the time, and a comma. What follows begins with a
+/// blank or a line feed.
 pub fn begin(version: u32, words: &[&str], now: f64) -> String {
     let words: Vec<String> = words.iter().map(|word| string(word)).collect();
-    format!("[ {version}, [{}], {now:.3}, ", words.join(", "))
+    format!("[ {version}, [{}], {now:.3},", words.join(", "))
 }
 
 #[cfg(test)]
@@ -35,7 +36,7 @@ mod tests {
 
     #[test]
     fn begins_as_varnish_does() {
-        assert_eq!(begin(2, &["ping", "-j"], 1_538_031_732.632), "[ 2, [\"ping\", \"-j\"], 1538031732.632, ");
+        assert_eq!(begin(2, &["ping", "-j"], 1_538_031_732.632), "[ 2, [\"ping\", \"-j\"], 1538031732.632,");
         assert_eq!(string("a\"\\\n\u{1}é"), "\"a\\\"\\\\\\n\\u0001é\"");
     }
 }

@@ -88,6 +88,11 @@ impl Session {
         self.closed
     }
 
+    /// Whether the peer may give every command.
+    pub fn trusted(&self) -> bool {
+        self.guard.is_none()
+    }
+
     fn close(&mut self, why: impl Into<String>) -> Reply {
         self.closed = true;
         Reply::new(Status::Close, why)

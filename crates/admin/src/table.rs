@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(help(&["ping".into()]).body, "ping [-j] [<timestamp>]\nShow that the session lives.\n");
         assert_eq!(help(&["x".into()]).status, Status::Unknown);
         let json = help_json(&["help", "-j"], 1.0).body;
-        assert!(json.starts_with("[ 2, [\"help\", \"-j\"], 1.000, \n  {\n    \"request\": \"auth\",\n"));
+        assert!(json.starts_with("[ 2, [\"help\", \"-j\"], 1.000,\n  {\n    \"request\": \"auth\",\n"));
         assert!(json.ends_with("  }\n]\n"));
     }
 }

@@ -1,0 +1,350 @@
+//! The command line, in `varnishd`'s syntax: single letters, values attached or apart, flags joined.
+//!
+//! This only takes it apart and refuses what cannot be: values are read by whoever knows their kind.
+
+use std::fmt;
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// `-a`, in order.
+    pub(crate) listen: Vec<String>,
+    /// `-b`.
+    pub(crate) backend: Option<String>,
+    /// `-f`, in order; an empty one is kept out, see [`Arguments::no_vcl`].
+    pub(crate) vcl: Vec<String>,
+    /// `-f ''`: begin without VCL and without serving.
+    pub(crate) no_vcl: bool,
+    /// `-C`: only show what VCL is made into.
+    pub(crate) compile_only: bool,
+    /// `-F`: stay in the foreground.
+    pub(crate) foreground: bool,
+    /// `-i`.
+    pub(crate) identity: Option<String>,
+    /// `-l`.
+    pub(crate) log_space: Option<String>,
+    /// `-n`.
+    pub(crate) name: Option<String>,
+    /// `-P`.
+    pub(crate) pid_file: Option<String>,
+    /// `-p`, in order, and `-t` as the parameter it stands for: name and value.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// `-r`, taken apart.
+    pub(crate) read_only: Vec<String>,
+    /// `-S`.
+    pub(crate) secret: Option<String>,
+    /// `-s`, in order.
+    pub(crate) storage: Vec<String>,
+    /// `-T`, in order.
+    pub(crate) cli: Vec<String>,
+    /// Options that are accepted and do nothing here, with the reason.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// `-V`.
+    Version,
+    /// `-?`.
+    Usage,
+    /// Anything else.
+    Run(Box<Arguments>),
+}
+
+/// Why the command line is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Error(pub(crate) String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Letters that take a value.
+const VALUED: &str = "abfhiIjlMnPprSstTWxE";
+/// Letters that take none.
+const PLAIN: &str = "CdFV?";
+
+/// Reads the arguments after the program's name.
+///
+/// # Errors
+/// [`Error`] naming the option and what is wrong.
+pub(crate) fn parse(words: &[String]) -> Result<Task, Error> {
+    let mut arguments = Arguments::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+            return Err(Error(format!("Too many arguments ({word}...)")));
+        };
+        if letters == "-" {
+            if let Some(word) = words.next() {
+                return Err(Error(format!("Too many arguments ({word}...)")));
+            }
+            break;
+        }
+        for (index, letter) in letters.char_indices() {
+            if VALUED.contains(letter) {
+                let attached = &letters[index + letter.len_utf8()..];
+                let value =
+                    if attached.is_empty() { words.next().map(String::as_str) } else { Some(attached) };
+                let value =
+                    value.ok_or_else(|| Error(format!("option requires an argument -- '{letter}'")))?;
+                arguments.valued(letter, value)?;
+                break;
+            }
+            if !PLAIN.contains(letter) {
+                return Err(Error(format!("invalid option -- '{letter}'")));
+            }
+            match letter {
+                'C' => arguments.compile_only = true,
+                'F' => arguments.foreground = true,
+                'V' => return Ok(Task::Version),
+                '?' => return Ok(Task::Usage),
+                _ => return Err(later(letter, "the debug mode with the command line on standard input")),
+            }
+        }
+    }
+    arguments.check()?;
+    Ok(Task::Run(Box::new(arguments)))
+}
+
+fn later(letter: char, what: &str) -> Error {
+    Error(format!("-{letter}: {what} is not in this version of copald"))
+}
+
+fn once(slot: &mut Option<String>, letter: char, value: &str) -> Result<(), Error> {
+    if slot.replace(value.to_owned()).is_some() {
+        return Err(Error(format!("-{letter} can be used only once")));
+    }
+    Ok(())
+}
+
+impl Arguments {
+    fn valued(&mut self, letter: char, value: &str) -> Result<(), Error> {
+        match letter {
+            'a' => self.listen.push(value.to_owned()),
+            'b' => once(&mut self.backend, letter, value)?,
+            'f' if value.is_empty() => self.no_vcl = true,
+            'f' => self.vcl.push(value.to_owned()),
+            'h' => self.hash(value)?,
+            'i' => once(&mut self.identity, letter, value)?,
+            'j' => {
+                if value != "none" {
+                    return Err(later(letter, "a jail other than none"));
+                }
+            }
+            'l' => once(&mut self.log_space, letter, value)?,
+            'n' => once(&mut self.name, letter, value)?,
+            'P' => once(&mut self.pid_file, letter, value)?,
+            'p' => {
+                let (name, value) =
+                    value.split_once('=').ok_or_else(|| Error(format!("-p lacks '=' ({value})")))?;
+                self.parameters.push((name.to_owned(), value.to_owned()));
+            }
+            'r' => self
+                .read_only
+                .extend(value.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned)),
+            'S' => once(&mut self.secret, letter, value)?,
+            's' => self.storage.push(value.to_owned()),
+            't' => self.parameters.push(("default_ttl".to_owned(), value.to_owned())),
+            'T' => self.cli.push(value.to_owned()),
+            'W' => self.waiter(value)?,
+            'x' => return Err(later(letter, "printing documentation")),
+            'I' => return Err(later(letter, "a file of commands at the start")),
+            'M' => return Err(later(letter, "a command line that connects outwards")),
+            _ => return Err(later(letter, "extensions")),
+        }
+        Ok(())
+    }
+
+    fn hash(&mut self, value: &str) -> Result<(), Error> {
+        match value.split(',').next() {
+            Some("critbit" | "classic" | "simple_list") => {
+                self.warnings.push(format!("-h {value}: there is one kind of index"));
+                Ok(())
+            }
+            _ => Err(Error(format!("Unknown hash method \"{value}\""))),
+        }
+    }
+
+    fn waiter(&mut self, value: &str) -> Result<(), Error> {
+        match value {
+            "epoll" => Ok(()),
+            "poll" => {
+                self.warnings.push("-W poll: connections are waited for by epoll".to_owned());
+                Ok(())
+            }
+            _ => Err(Error(format!("Unknown waiter \"{value}\""))),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |why: &str| Err(Error(why.to_owned()));
+        if self.backend.is_some() && (self.no_vcl || !self.vcl.is_empty()) {
+            return refuse("Only one of -b or -f can be specified");
+        }
+        if self.no_vcl && !self.vcl.is_empty() {
+            return refuse("Only one empty -f can be specified");
+        }
+        if self.backend.is_none() && self.vcl.is_empty() && !self.no_vcl {
+            return refuse("Neither -b nor -f given. (use -f '' to override)");
+        }
+        if self.compile_only && self.no_vcl {
+            return refuse("-C needs either -b <backend> or -f <vcl_file>");
+        }
+        Ok(())
+    }
+}
+
+/// What `-V` prints. The first line has the shape that exporters look for in `varnishd -V`.
+pub(crate) fn version() -> String {
+    format!("copald (copal-{} revision {})\nBSD-2-Clause licence\n", env!("CARGO_PKG_VERSION"), revision())
+}
+
+/// The revision this was built from, where the build says it.
+pub(crate) fn revision() -> &'static str {
+    option_env!("COPAL_REVISION").unwrap_or("unknown")
+}
+
+/// What `-?` prints.
+pub(crate) const USAGE: &str = "\
+Usage: copald [options]
+
+Basic options:
+
+  -a [<name>=]address[:port][,proto] # HTTP listen address and port; may be given several times
+     [,user=<u>][,group=<g>]   #   proto is HTTP (default) or PROXY; user, group and mode
+     [,mode=<m>]               #   are for Unix sockets; default \":80\"
+  -b none                      # No backend
+  -b [addr[:port]|path]        # One backend: address or socket file
+  -f vclfile                   # VCL program; may be given several times; '' begins without
+  -n dir                       # Work directory
+
+-b can be used only once, and not together with -f
+
+Operations options:
+
+  -F                           # Stay in the foreground
+  -T address[:port]            # Command line address; may be given several times; none for no command line
+  -P file                      # File that gets the process number
+  -i identity                  # Name of this instance
+
+Tuning options:
+
+  -t TTL                       # Sets the parameter default_ttl
+  -p param=value               # Sets a parameter; may be given several times
+  -s [name=]kind[,options]     # A store: malloc[,size]; may be given several times
+  -l size                      # Sets the parameter vsl_space
+
+Security options:
+
+  -r param[,param...]          # Parameters that the command line may not set; may be given several times
+  -S secret-file               # Secret of the command line; none for no secret
+  -j none                      # No jail
+
+Other options:
+
+  -C                           # Print the checked VCL and exit
+  -V                           # Print the version and exit
+  -?                           # Print this and exit
+  -h kind, -W waiter           # Accepted, without effect
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &[&str]) -> Result<Arguments, String> {
+        let words: Vec<String> = line.iter().map(|&word| word.to_owned()).collect();
+        match parse(&words) {
+            Ok(Task::Run(arguments)) => Ok(*arguments),
+            Ok(task) => Err(format!("{task:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn check(line: &[&str], expected: impl FnOnce(&mut Arguments)) {
+        let mut arguments = Arguments::default();
+        expected(&mut arguments);
+        assert_eq!(read(line), Ok(arguments), "{line:?}");
+    }
+
+    #[test]
+    fn a_command_line_as_sites_have_it() {
+        check(
+            &[
+                "-F",
+                "-f",
+                "file.vcl",
+                "-a",
+                "http=:0,HTTP",
+                "-a",
+                "proxy=:0,PROXY",
+                "-p",
+                "feature=+http2",
+                "-p",
+                "max_restarts=8",
+                "-s",
+                "malloc,6000m",
+                "-s",
+                "Transient=malloc,2000m",
+            ],
+            |arguments| {
+                arguments.foreground = true;
+                arguments.vcl = vec!["file.vcl".into()];
+                arguments.listen = vec!["http=:0,HTTP".into(), "proxy=:0,PROXY".into()];
+                arguments.parameters =
+                    vec![("feature".into(), "+http2".into()), ("max_restarts".into(), "8".into())];
+                arguments.storage = vec!["malloc,6000m".into(), "Transient=malloc,2000m".into()];
+            },
+        );
+    }
+
+    #[test]
+    fn values_may_be_attached_and_flags_joined() {
+        check(&["-FCb:8080", "-t120", "-ra,b c"], |arguments| {
+            arguments.foreground = true;
+            arguments.compile_only = true;
+            arguments.backend = Some(":8080".into());
+            arguments.parameters = vec![("default_ttl".into(), "120".into())];
+            arguments.read_only = vec!["a".into(), "b".into(), "c".into()];
+        });
+        check(&["-f", "", "-j", "none", "-W", "epoll", "--"], |arguments| arguments.no_vcl = true);
+    }
+
+    #[test]
+    fn refusals_name_the_argument() {
+        for (line, error) in [
+            (&["-Q"][..], "invalid option -- 'Q'"),
+            (&["-n"], "option requires an argument -- 'n'"),
+            (&["extra"], "Too many arguments (extra...)"),
+            (&["-f", "x", "--", "y"], "Too many arguments (y...)"),
+            (&[], "Neither -b nor -f given. (use -f '' to override)"),
+            (&["-b", "x", "-f", "y"], "Only one of -b or -f can be specified"),
+            (&["-b", "x", "-b", "y"], "-b can be used only once"),
+            (&["-f", "", "-f", "y"], "Only one empty -f can be specified"),
+            (&["-f", "", "-C"], "-C needs either -b <backend> or -f <vcl_file>"),
+            (&["-b", "x", "-p", "foo"], "-p lacks '=' (foo)"),
+            (
+                &["-d"],
+                "-d: the debug mode with the command line on standard input is not in this version of copald",
+            ),
+            (&["-j", "unix"], "-j: a jail other than none is not in this version of copald"),
+            (&["-x", "cli"], "-x: printing documentation is not in this version of copald"),
+            (&["-h", "foo"], "Unknown hash method \"foo\""),
+        ] {
+            assert_eq!(read(line), Err(error.to_owned()), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn asking_for_words_comes_first() {
+        assert_eq!(parse(&["-V".to_owned(), "-Q".to_owned()]), Ok(Task::Version));
+        assert_eq!(parse(&["-?".to_owned()]), Ok(Task::Usage));
+        assert!(version().starts_with("copald (copal-"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Commands about the process as a whole.
+
+use super::Management;
+use crate::args;
+use crate::plant::{Load, Plant};
+use admin::{Reply, json};
+use copal_admin as admin;
+use std::fmt::Write as _;
+
+/// What greets a session. The first line is the name of the protocol, which clients look for.
+pub(super) fn banner() -> String {
+    format!(
+        "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n{}\ncopal-{} revision {}\n\n\
+         Type 'help' for command list.\nType 'quit' to close CLI session.\n",
+        platform(),
+        env!("CARGO_PKG_VERSION"),
+        args::revision(),
+    )
+}
+
+fn platform() -> String {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    format!(
+        "{},{},{},-jnone,-smalloc,-hcritbit",
+        text(name.sysname()),
+        text(name.release()),
+        text(name.machine())
+    )
+}
+
+impl<P: Plant> Management<P> {
+    fn state(&self) -> &'static str {
+        if self.plant.running() { "running" } else { "stopped" }
+    }
+
+    pub(super) fn ping(&self, json: bool) -> Reply {
+        let now = self.now_time();
+        if json {
+            return Reply::ok(format!("{} \"PONG\"\n\n]\n", json::begin(2, &["ping", "-j"], now)));
+        }
+        Reply::ok(format!("PONG {} 1.0", now as u64))
+    }
+
+    pub(super) fn status(&self, json: bool) -> Reply {
+        if json {
+            let begin = json::begin(2, &["status", "-j"], self.now_time());
+            return Reply::ok(format!("{begin} \"{}\"\n]\n", self.state()));
+        }
+        Reply::ok(format!("Child in state {}", self.state()))
+    }
+
+    pub(super) fn pid(&self, json: bool) -> Reply {
+        let pid = std::process::id();
+        let running = self.plant.running();
+        if json {
+            let begin = json::begin(2, &["pid", "-j"], self.now_time());
+            let worker = if running { format!(", \"worker\": {pid}") } else { String::new() };
+            return Reply::ok(format!("{begin}\n  {{\"master\": {pid}{worker}}}\n]\n"));
+        }
+        let worker = if running { format!("Worker:  {pid:>9}\n") } else { String::new() };
+        Reply::ok(format!("Master:  {pid:>9}\n{worker}"))
+    }
+
+    pub(super) fn start_command(&mut self) -> Reply {
+        if self.plant.running() {
+            return Reply::cant("Child in state running");
+        }
+        let Some(active) = self.vcls.active() else { return Reply::cant("No VCL available\n") };
+        let active = active.name.clone();
+        let loads: Vec<Load<'_, P::Program>> = self.vcls.iter().map(|vcl| vcl.load()).collect();
+        match self.plant.start(&self.parameters, &loads, &active) {
+            Ok(()) => {
+                crate::log::info("started", &[("vcl", &active)]);
+                Reply::done()
+            }
+            Err(why) => {
+                crate::log::error("start", &[("error", &why)]);
+                Reply::cant(why)
+            }
+        }
+    }
+
+    pub(super) fn stop_command(&mut self) -> Reply {
+        if !self.plant.running() {
+            return Reply::cant("Child in state stopped");
+        }
+        self.plant.stop();
+        crate::log::info("stopped", &[]);
+        Reply::done()
+    }
+
+    pub(super) fn listen_address(&self) -> Reply {
+        let mut text = String::new();
+        for place in self.plant.listening() {
+            let port = place.port.map_or("-".to_owned(), |port| port.to_string());
+            let _ = writeln!(text, "{} {} {port}", place.name, place.address);
+        }
+        Reply::ok(text)
+    }
+
+    pub(super) fn storage_list(&self, json: bool) -> Reply {
+        let storages = self.plant.storages();
+        if json {
+            let mut text = json::begin(2, &["storage.list", "-j"], self.now_time());
+            for (index, storage) in storages.iter().enumerate() {
+                let _ = write!(
+                    text,
+                    "{}\n  {{\n    \"name\": {},\n    \"storage\": {}\n}}",
+                    if index == 0 { "" } else { "," },
+                    json::string(&storage.name),
+                    json::string(&storage.kind)
+                );
+            }
+            text.push_str("\n]\n");
+            return Reply::ok(text);
+        }
+        let mut text = "Storage devices:\n".to_owned();
+        for storage in storages {
+            let _ = writeln!(text, "\tstorage.{} = {}", storage.name, storage.kind);
+        }
+        Reply::ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, manager};
+
+    #[test]
+    fn process_commands() {
+        let mut manager = manager();
+        check(&mut manager, "ping", 200, "PONG 1000 1.0");
+        check(&mut manager, "ping -j", 200, "[ 2, [\"ping\", \"-j\"], 1000.000, \"PONG\"\n\n]\n");
+        check(&mut manager, "status", 200, "Child in state stopped");
+        check(&mut manager, "stop", 300, "Child in state stopped");
+        check(&mut manager, "start", 300, "No VCL available\n");
+        check(&mut manager, "vcl.inline boot ok", 200, "");
+        check(&mut manager, "vcl.use boot", 200, "");
+        check(&mut manager, "start", 200, "");
+        check(&mut manager, "start", 300, "Child in state running");
+        check(&mut manager, "status -j", 200, "[ 2, [\"status\", \"-j\"], 1000.000, \"running\"\n]\n");
+        check(&mut manager, "debug.listen_address", 200, "a0 127.0.0.1 8080\nu /tmp/u.sock -\n");
+        check(
+            &mut manager,
+            "storage.list",
+            200,
+            "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n",
+        );
+        check(&mut manager, "panic.show", 300, "Child has not panicked or panic has been cleared");
+        check(&mut manager, "stop", 200, "");
+        check(
+            &mut manager,
+            "storage.list",
+            101,
+            "Unknown request in manager process (child not running).\nType 'help' for more info.\n",
+        );
+    }
+
+    #[test]
+    fn pids() {
+        let mut manager = manager();
+        let pid = std::process::id();
+        check(&mut manager, "pid", 200, &format!("Master:  {pid:>9}\n"));
+        check(
+            &mut manager,
+            "pid -j",
+            200,
+            &format!("[ 2, [\"pid\", \"-j\"], 1000.000,\n  {{\"master\": {pid}}}\n]\n"),
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Managing: parameters, the table of VCLs, and every command of the command line.
+//!
+//! What serves clients is behind [`Plant`]. State that must outlive a stop (VCLs, parameters) is kept here; what a stop
+//! loses (objects, bans, health) is asked for there.
+
+mod backend;
+mod ban;
+mod general;
+mod param;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod vcl;
+
+use crate::parameters::{self, Parameters};
+use crate::plant::Plant;
+use admin::{Command, Commands, Reply, Status, Verb};
+use base::Time;
+use base::clock::Clock;
+use copal_admin as admin;
+use copal_base as base;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use vcl::Table;
+
+/// The manager.
+pub(crate) struct Management<P: Plant> {
+    plant: P,
+    parameters: Parameters,
+    /// Names given with `-r`.
+    protected: HashSet<&'static str>,
+    vcls: Table<P::Program>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<P: Plant> Management<P> {
+    /// A manager that serves nothing yet.
+    pub(crate) fn new(plant: P, parameters: Parameters, clock: Arc<dyn Clock>) -> Self {
+        Self { plant, parameters, protected: HashSet::new(), vcls: Table::default(), clock }
+    }
+
+    /// Lets the command line set `name` no more.
+    ///
+    /// # Errors
+    /// There is no such parameter.
+    pub(crate) fn protect(&mut self, name: &str) -> Result<(), String> {
+        let row = parameters::find(name).ok_or_else(|| format!("Unknown parameter {name}"))?;
+        self.protected.insert(row.name);
+        Ok(())
+    }
+
+    /// The parameters in force.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// What serves.
+    pub(crate) fn plant(&self) -> &P {
+        &self.plant
+    }
+
+    /// Loads the VCL in a file under `name`, as `vcl.load` does.
+    ///
+    /// # Errors
+    /// What `vcl.load` would answer.
+    pub(crate) fn load_file(&mut self, name: &str, file: &Path) -> Result<(), Reply> {
+        refusal(self.vcl_load(name, &file.to_string_lossy(), None))
+    }
+
+    /// Loads VCL text under `name`; messages call it `origin`.
+    ///
+    /// # Errors
+    /// What `vcl.inline` would answer.
+    pub(crate) fn load_text(&mut self, name: &str, origin: &str, text: &str) -> Result<(), Reply> {
+        refusal(self.vcl_text(name, origin, text, None))
+    }
+
+    /// Serves new requests with the VCL `name`, as `vcl.use` does.
+    ///
+    /// # Errors
+    /// What `vcl.use` would answer.
+    pub(crate) fn activate(&mut self, name: &str) -> Result<(), Reply> {
+        refusal(self.vcl_use(name))
+    }
+
+    /// Begins to serve, as `start` does.
+    ///
+    /// # Errors
+    /// What `start` would answer.
+    pub(crate) fn start(&mut self) -> Result<(), Reply> {
+        refusal(self.start_command())
+    }
+
+    /// Stops serving, if it does. Waits for requests under way, for a bounded time.
+    pub(crate) fn stop(&mut self) {
+        self.plant.stop();
+    }
+
+    /// Housekeeping, a few times a second.
+    pub(crate) fn tick(&mut self) {
+        self.plant.tick();
+        let now = self.clock.now();
+        self.cool_down(now);
+    }
+
+    fn now_time(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+fn refusal(reply: Reply) -> Result<(), Reply> {
+    match reply.status {
+        Status::Ok | Status::Truncated => Ok(()),
+        _ => Err(reply),
+    }
+}
+
+impl<P: Plant> Commands for Management<P> {
+    fn run(&mut self, command: &'static Command, arguments: &[String], json: bool) -> Reply {
+        if self.parameters.syslog_cli_traffic {
+            let words: Vec<String> = arguments.iter().map(|word| shortened(word)).collect();
+            crate::log::info("cli", &[("command", &command.name), ("arguments", &words.join(" "))]);
+        }
+        let argument = |index: usize| arguments.get(index).map(String::as_str);
+        let first = argument(0).unwrap_or_default();
+        match command.verb {
+            // The session answers these itself.
+            Verb::Auth | Verb::Help | Verb::Quit => admin::table::unknown(),
+            Verb::Banner => Reply::ok(self.banner()),
+            Verb::Ping => self.ping(json),
+            Verb::Pid => self.pid(json),
+            Verb::Status => self.status(json),
+            Verb::Start => self.start_command(),
+            Verb::Stop => self.stop_command(),
+            Verb::PanicShow => Reply::cant("Child has not panicked or panic has been cleared"),
+            Verb::PanicClear => Reply::cant("No panic to clear"),
+            Verb::DebugListenAddress => self.listen_address(),
+            Verb::StorageList => self.storage_list(json),
+            Verb::Ban => self.ban(arguments),
+            Verb::BanList => self.ban_list(json),
+            Verb::BackendList => self.backend_list(arguments, json),
+            Verb::BackendSetHealth => self.backend_set_health(first, argument(1).unwrap_or_default()),
+            Verb::ParamShow => self.param_show(arguments, json),
+            Verb::ParamSet => self.param_set(first, argument(1).unwrap_or_default(), json),
+            Verb::ParamReset => self.param_reset(first),
+            Verb::VclLoad => self.vcl_load(first, argument(1).unwrap_or_default(), argument(2)),
+            Verb::VclInline => self.vcl_inline(first, argument(1).unwrap_or_default(), argument(2)),
+            Verb::VclUse => self.vcl_use(first),
+            Verb::VclList => self.vcl_list(json),
+            Verb::VclDiscard => self.vcl_discard(arguments),
+            Verb::VclShow => self.vcl_show(arguments),
+            Verb::VclState => self.vcl_state(first, argument(1).unwrap_or_default()),
+        }
+    }
+
+    fn banner(&self) -> String {
+        general::banner()
+    }
+
+    fn serving(&self) -> bool {
+        self.plant.running()
+    }
+
+    fn reply_max(&self) -> usize {
+        usize::try_from(self.parameters.cli_limit).unwrap_or(usize::MAX)
+    }
+
+    fn now(&self) -> f64 {
+        self.now_time()
+    }
+}
+
+/// An argument as the log shows it: its beginning, on one line.
+fn shortened(word: &str) -> String {
+    const LENGTH: usize = 200;
+    let mut text: String = word.chars().take(LENGTH).collect();
+    if text.len() < word.len() {
+        text.push_str("...");
+    }
+    admin::words::quote(&text)
+}

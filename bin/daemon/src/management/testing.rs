@@ -1,0 +1,143 @@
+//! A plant that serves nobody and writes down what it is told, and the one function that gives commands to a manager.
+
+use super::Management;
+use crate::parameters::Parameters;
+use crate::plant::{AdminHealth, Backend, Ban, Compiled, Listening, Load, Plant, Source, Storage};
+use admin::Session;
+use base::clock::ManualClock;
+use copal_admin as admin;
+use copal_base as base;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(crate) struct Paper {
+    running: bool,
+    pub(crate) log: RefCell<Vec<String>>,
+}
+
+impl Paper {
+    fn note(&self, line: String) {
+        self.log.borrow_mut().push(line);
+    }
+}
+
+impl Plant for Paper {
+    type Program = String;
+
+    fn compile(&self, source: &Source, _: &Parameters) -> Result<Compiled<String>, String> {
+        match source.text.as_str() {
+            "bad" => Err(format!("bad at {}\n", source.name)),
+            text => Ok(Compiled { program: text.to_owned(), sources: vec![source.clone()] }),
+        }
+    }
+
+    fn running(&self) -> bool {
+        self.running
+    }
+
+    fn start(&mut self, _: &Parameters, vcls: &[Load<'_, String>], active: &str) -> Result<(), String> {
+        self.note(format!("start {} {active}", vcls.len()));
+        self.running = true;
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.running = false;
+    }
+
+    fn load(&mut self, vcl: &Load<'_, String>) -> Result<(), String> {
+        self.note(format!("load {} {}", vcl.name, vcl.warm));
+        if vcl.program == "init-fails" { Err("no init\n".into()) } else { Ok(()) }
+    }
+
+    fn activate(&mut self, name: &str) {
+        self.note(format!("activate {name}"));
+    }
+
+    fn set_warm(&mut self, name: &str, warm: bool) {
+        self.note(format!("warm {name} {warm}"));
+    }
+
+    fn discard(&mut self, name: &str) {
+        self.note(format!("discard {name}"));
+    }
+
+    fn users(&self, _: &str) -> usize {
+        0
+    }
+
+    fn lingering(&self) -> Vec<(String, usize)> {
+        Vec::new()
+    }
+
+    fn apply(&mut self, parameters: &Parameters) {
+        self.note(format!("apply ttl {}", parameters.default_ttl));
+    }
+
+    fn backends(&self) -> Vec<Backend> {
+        let backend = |name: &str, probe, healthy| Backend {
+            vcl: "boot".into(),
+            name: name.into(),
+            kind: "backend".into(),
+            admin: AdminHealth::Auto,
+            probe,
+            healthy,
+            changed: 1000.0,
+            details: vec![" probed".into()],
+        };
+        vec![backend("a", Some((2, 8)), false), backend("b", None, true)]
+    }
+
+    fn set_health(&mut self, vcl: &str, backend: &str, health: AdminHealth) {
+        self.note(format!("health {vcl}.{backend} {health:?}"));
+    }
+
+    fn ban(&mut self, words: &[String]) -> Result<(), String> {
+        if words[0] == "bad" {
+            return Err("Unknown or unsupported field \"bad\"".into());
+        }
+        self.note(format!("ban {}", words.join(" ")));
+        Ok(())
+    }
+
+    fn bans(&self) -> Vec<Ban> {
+        vec![Ban { time: 1000.0, objects: 3, completed: false, spec: "req.url ~ foo".into() }]
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        ["s0", "Transient"].map(|name| Storage { name: name.into(), kind: "malloc".into() }).to_vec()
+    }
+
+    fn listening(&self) -> Vec<Listening> {
+        vec![
+            Listening { name: "a0".into(), address: "127.0.0.1".into(), port: Some(8080) },
+            Listening { name: "u".into(), address: "/tmp/u.sock".into(), port: None },
+        ]
+    }
+
+    fn tick(&mut self) {}
+}
+
+/// A manager of nothing, at the moment 1000.
+pub(crate) fn manager() -> Management<Paper> {
+    Management::new(Paper::default(), Parameters::default(), Arc::new(ManualClock::new(1000.0)))
+}
+
+/// A manager that serves with a VCL `boot`.
+pub(crate) fn running() -> Management<Paper> {
+    let mut manager = manager();
+    check(&mut manager, "vcl.inline boot ok", 200, "");
+    check(&mut manager, "vcl.use boot", 200, "");
+    check(&mut manager, "start", 200, "");
+    manager
+}
+
+/// Gives one command as a trusted session would, and checks status and body of the reply.
+pub(crate) fn check(manager: &mut Management<Paper>, line: &str, code: u16, body: &str) {
+    let mut out = Vec::new();
+    let mut session = Session::begin(None, [0; 32], manager, &mut Vec::new());
+    session.feed(format!("{line}\n").as_bytes(), manager, &mut out);
+    let expected = format!("{code:<3} {:<8}\n{body}\n", body.len());
+    assert_eq!(String::from_utf8_lossy(&out), expected, "{line}");
+}

@@ -1,0 +1,175 @@
+//! The parameters that have an effect: one row each, and from the rows the struct that holds their values.
+//!
+//! Names, defaults, bounds and units are Varnish 7.1's where it has the parameter. The last group is Copal's own.
+
+use super::value::{Kind, Value};
+use super::{Access, Flag, Row};
+use copal_observe as observe;
+use std::collections::BTreeMap;
+
+/// What a field of [`Parameters`] has in common with [`Value`].
+trait Field {
+    fn get(&self) -> Value;
+    fn set(&mut self, value: Value);
+}
+
+macro_rules! field {
+    ($type:ty, $variant:ident) => {
+        impl Field for $type {
+            fn get(&self) -> Value {
+                Value::$variant(self.clone())
+            }
+
+            fn set(&mut self, value: Value) {
+                let Value::$variant(value) = value else {
+                    unreachable!("a kind makes values of one variant")
+                };
+                *self = value;
+            }
+        }
+    };
+}
+
+field!(f64, Real);
+field!(u64, Whole);
+field!(bool, Switch);
+field!(String, Text);
+
+macro_rules! parameters {
+    ($($name:ident: $type:ty = $default:expr, $kind:expr, $unit:literal, [$($flag:ident)*], $text:literal;)*) => {
+        /// The values of all parameters: a field for each that has an effect, and the others by name.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct Parameters {
+            $(#[doc = $text] pub(crate) $name: $type,)*
+            /// Values set for parameters without effect.
+            pub(super) idle: BTreeMap<&'static str, Value>,
+        }
+
+        impl Default for Parameters {
+            fn default() -> Self {
+                Self { $($name: $default,)* idle: BTreeMap::new() }
+            }
+        }
+
+        pub(super) static EFFECTIVE: &[Row] = &[$(Row {
+            name: stringify!($name),
+            kind: $kind,
+            unit: $unit,
+            flags: &[$(Flag::$flag),*],
+            text: $text,
+            access: Access::Field {
+                get: |parameters| Field::get(&parameters.$name),
+                set: |parameters, value| Field::set(&mut parameters.$name, value),
+            },
+        },)*];
+    };
+}
+
+use Kind::{Bytes, Count, Seconds, Switch, Text};
+
+parameters! {
+    backend_idle_timeout: f64 = 60.0, Seconds(1.0, None), "seconds", [],
+        "How long a connection to a backend is kept for reuse.";
+    backend_local_error_holddown: f64 = 10.0, Seconds(0.0, None), "seconds", [Experimental],
+        "How long no connection to a backend is tried after one failed for a reason on this machine.";
+    backend_remote_error_holddown: f64 = 0.25, Seconds(0.0, None), "seconds", [Experimental],
+        "How long no connection to a backend is tried after one was refused or unreachable.";
+    ban_lurker_sleep: f64 = 0.01, Seconds(0.0, None), "seconds", [],
+        "Zero turns the background test of bans off. Any other value turns it on; its pace is not set by this.";
+    between_bytes_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "The longest wait between two pieces of a backend's response. VCL and backend definitions come first.";
+    cli_limit: u64 = 48 << 10, Bytes(128, Some(99_999_999)), "bytes", [],
+        "The longest reply of the command line; of a longer one the rest is left out and the status is 201.";
+    clock_skew: u64 = 10, Count(0, None), "seconds", [],
+        "How far a backend's clock may differ from ours before its Date is used to reckon Expires.";
+    connect_timeout: f64 = 3.5, Seconds(0.0, None), "seconds", [],
+        "The longest wait for a connection to a backend. VCL and backend definitions come first.";
+    default_grace: f64 = 10.0, Seconds(0.0, None), "seconds", [ObjSticky],
+        "How long a stale object may be served while it is fetched anew, where VCL does not say.";
+    default_keep: f64 = 0.0, Seconds(0.0, None), "seconds", [ObjSticky],
+        "How long after ttl and grace an object is kept for conditional fetches, where VCL does not say.";
+    default_ttl: f64 = 120.0, Seconds(0.0, None), "seconds", [ObjSticky],
+        "How long an object is fresh, where neither the backend nor VCL says.";
+    first_byte_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "The longest wait for the first byte of a backend's response. VCL and backend definitions come first.";
+    http_max_hdr: u64 = 64, Count(32, Some(65_535)), "header lines", [],
+        "The most lines in the head of a message, the first line counted.";
+    http_range_support: bool = true, Switch, "bool", [],
+        "Whether Range is answered from cache.";
+    http_req_hdr_len: u64 = 8 << 10, Bytes(40, None), "bytes", [],
+        "The longest line in the head of a client's request.";
+    http_req_size: u64 = 32 << 10, Bytes(256, None), "bytes", [],
+        "The longest head of a client's request.";
+    http_resp_hdr_len: u64 = 8 << 10, Bytes(40, None), "bytes", [],
+        "The longest line in the head of a backend's response.";
+    http_resp_size: u64 = 32 << 10, Bytes(256, None), "bytes", [],
+        "The longest head of a backend's response.";
+    idle_send_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [DelayedEffect],
+        "How long a client may take nothing of what is sent to it before its connection is closed.";
+    listen_depth: u64 = 1024, Count(0, None), "connections", [MustRestart],
+        "How many connections may wait to be accepted on a listening socket.";
+    lru_interval: f64 = 2.0, Seconds(0.0, None), "seconds", [Experimental],
+        "How long after a use an object's further uses do not move it in the order of eviction.";
+    max_restarts: u64 = 4, Count(0, None), "restarts", [],
+        "How often a request may be restarted.";
+    max_retries: u64 = 4, Count(0, None), "retries", [],
+        "How often a fetch may be retried.";
+    max_vcl: u64 = 100, Count(0, None), "", [],
+        "How many VCLs may be loaded. What happens beyond is said by max_vcl_handling.";
+    max_vcl_handling: u64 = 1, Count(0, Some(2)), "", [],
+        "Beyond max_vcl: 0 loads, 1 loads with a warning, 2 refuses.";
+    nuke_limit: u64 = 50, Count(0, None), "allocations", [Experimental],
+        "How many objects may be evicted to make room for one piece of another.";
+    pipe_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "How long a pipe may carry nothing either way before it is closed.";
+    prefer_ipv6: bool = false, Switch, "bool", [],
+        "Whether a backend that has both kinds of addresses is tried by IPv6 first.";
+    send_timeout: f64 = 600.0, Seconds(0.0, None), "seconds", [DelayedEffect],
+        "The longest time to send one response to a client.";
+    shortlived: f64 = 10.0, Seconds(0.0, None), "seconds", [],
+        "Objects whose ttl, grace and keep are less than this together go to the Transient store.";
+    syslog_cli_traffic: bool = true, Switch, "bool", [],
+        "Whether commands given on the command line are written to the process log.";
+    tcp_keepalive_intvl: f64 = 75.0, Seconds(1.0, Some(100.0)), "seconds", [Experimental],
+        "Seconds between two keep-alive probes of the kernel on a client's connection.";
+    tcp_keepalive_probes: u64 = 9, Count(1, Some(100)), "probes", [Experimental],
+        "How many keep-alive probes without an answer end a client's connection.";
+    tcp_keepalive_time: f64 = 7200.0, Seconds(1.0, Some(7200.0)), "seconds", [Experimental],
+        "How long a client's connection is idle before the kernel begins to probe it.";
+    timeout_idle: f64 = 5.0, Seconds(0.0, None), "seconds", [],
+        "How long a client's connection may wait for its next request.";
+    vcl_cooldown: f64 = 600.0, Seconds(1.0, None), "seconds", [],
+        "How long a VCL that is no longer used stays warm, if its state is auto.";
+    vcl_path: String = "/etc/varnish:/usr/share/varnish/vcl".to_owned(), Text, "", [],
+        "Directories, with colons between, in which relative names of VCL files are looked for.";
+    vsl_buffer: u64 = 16 << 10, Bytes(267, None), "bytes", [],
+        "How much of a transaction's records a thread keeps before it writes them to the request log.";
+    vsl_mask: String = observe::mask::Mask::default().to_string(), Kind::Mask, "", [],
+        "Which tags are left out of the request log. +Tag and -Tag put one in or out; default is the word for the \
+         value at the start.";
+    vsl_reclen: u64 = 255, Bytes(16, Some(16_372)), "bytes", [],
+        "The longest record of the request log; longer ones are cut.";
+    vsl_space: u64 = 80 << 20, Bytes(1 << 20, Some(4 << 30)), "bytes", [MustRestart],
+        "The size of the request log's ring in shared memory.";
+    workspace_client: u64 = 96 << 10, Bytes(9 << 10, None), "bytes", [DelayedEffect],
+        "The longest head that VCL may make of a request or response.";
+
+    cache_req_body_max: u64 = 64 << 20, Bytes(0, None), "bytes", [],
+        "The largest request body that std.cache_req_body keeps, whatever VCL asks for. Copal's own.";
+    drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
+        "How long requests under way may go on when the cache is stopped. Copal's own.";
+    http_range_max: u64 = 64, Count(1, Some(10_000)), "ranges", [],
+        "The most ranges of one request that are served; with more, the whole object is. Copal's own.";
+    relay_max: u64 = 16 << 20, Bytes(64 << 10, None), "bytes", [],
+        "The most that is collected of a response that is for one client and may not be streamed. Copal's own.";
+    synthetic_max: u64 = 1 << 20, Bytes(1 << 10, None), "bytes", [],
+        "The longest body that VCL may make. Copal's own.";
+    timeout_body: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "How long a client may pause within the body of a request. Copal's own.";
+    timeout_req: f64 = 2.0, Seconds(0.0, None), "seconds", [],
+        "How long the head of a request may take from its first byte. Copal's own.";
+    uncacheable_ttl: f64 = 120.0, Seconds(0.0, None), "seconds", [ObjSticky],
+        "How long it is remembered that a response could not be cached, so that requests do not wait for each other.";
+    waiting_list_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "How long a request waits for another's fetch of the same object before it fetches by itself. Copal's own.";
+}

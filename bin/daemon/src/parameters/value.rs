@@ -1,0 +1,305 @@
+//! Values of parameters: how each kind is read, bounded and printed.
+
+use copal_observe as observe;
+use observe::mask::Mask;
+
+/// The longest time a parameter takes, in seconds: 30 years. What uses it may add it to the present moment.
+pub(crate) const SECONDS_MAX: f64 = 1e9;
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// Of [`Kind::Seconds`] and [`Kind::Real`].
+    Real(f64),
+    /// Of [`Kind::Count`] and [`Kind::Bytes`].
+    Whole(u64),
+    /// Of [`Kind::Switch`].
+    Switch(bool),
+    /// Of the other kinds, in the form that is printed.
+    Text(String),
+}
+
+/// What a parameter may be set to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// A time, printed to the millisecond.
+    Seconds(f64, Option<f64>),
+    /// A number with a fraction.
+    Real(f64, f64),
+    /// A whole number.
+    Count(u64, Option<u64>),
+    /// A size, with Varnish's units.
+    Bytes(u64, Option<u64>),
+    /// `on` or `off`.
+    Switch,
+    /// Any text.
+    Text,
+    /// The log's tags, some left out.
+    Mask,
+    /// Named bits, changed by `+name` and `-name`.
+    Bits(&'static [&'static str]),
+    /// Three numbers with commas between: sizes and age of a memory pool.
+    Pool,
+    /// Varnish has it, but not on Linux.
+    Unavailable,
+}
+
+impl Kind {
+    /// Reads `text`; bits and masks are changes of `current`, or of `default` after the word `default`.
+    ///
+    /// # Errors
+    /// What is wrong, in Varnish's words.
+    pub(crate) fn parse(self, text: &str, current: &Value, default: &Value) -> Result<Value, String> {
+        match self {
+            Self::Seconds(least, most) => {
+                let value = number(text)?;
+                if value < least {
+                    return Err(format!("Must be greater or equal to {least:.3}\n"));
+                }
+                let most = most.unwrap_or(SECONDS_MAX);
+                if value > most {
+                    return Err(format!("Must be less than or equal to {most:.3}\n"));
+                }
+                Ok(Value::Real(value))
+            }
+            Self::Real(least, most) => {
+                let value = number(text)?;
+                match value {
+                    value if value < least => Err(format!("Must be greater or equal to {least}\n")),
+                    value if value > most => Err(format!("Must be less than or equal to {most}\n")),
+                    value => Ok(Value::Real(value)),
+                }
+            }
+            Self::Count(least, most) => {
+                let value = text.parse().map_err(|_| format!("Not a number ({text})\n"))?;
+                within(value, least, most, |bound| bound.to_string())
+            }
+            Self::Bytes(least, most) => {
+                let value =
+                    copal_base::units::parse_bytes(text).map_err(|why| format!("Invalid size: {why}\n"))?;
+                within(value, least, most, print_bytes)
+            }
+            Self::Switch => switch(text),
+            Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::Mask => mask(text, current),
+            Self::Bits(names) => bits(names, text, current, default),
+            Self::Pool => pool(text),
+            Self::Unavailable => Err("Not available on this platform\n".to_owned()),
+        }
+    }
+
+    /// Prints a value of this kind so that [`Kind::parse`] reads it back.
+    pub(crate) fn print(self, value: &Value) -> String {
+        match (self, value) {
+            (Self::Seconds(..), Value::Real(value)) => format!("{value:.3}"),
+            (Self::Bytes(..), Value::Whole(value)) => print_bytes(*value),
+            (_, Value::Real(value)) => value.to_string(),
+            (_, Value::Whole(value)) => value.to_string(),
+            (_, Value::Switch(on)) => if *on { "on" } else { "off" }.to_owned(),
+            (_, Value::Text(text)) => text.clone(),
+        }
+    }
+
+    /// The bounds as they are shown.
+    pub(crate) fn bounds(self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::Seconds(least, most) => {
+                (Some(format!("{least:.3}")), most.map(|most| format!("{most:.3}")))
+            }
+            Self::Real(least, most) => (Some(least.to_string()), Some(most.to_string())),
+            Self::Count(least, most) => (Some(least.to_string()), most.map(|most| most.to_string())),
+            Self::Bytes(least, most) => (Some(print_bytes(least)), most.map(print_bytes)),
+            Self::Switch | Self::Text | Self::Mask | Self::Bits(_) | Self::Pool | Self::Unavailable => {
+                (None, None)
+            }
+        }
+    }
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
+    match text.parse::<f64>() {
+        Ok(value) if plain && value.is_finite() => Ok(value),
+        _ => Err(format!("Invalid number ({text})\n")),
+    }
+}
+
+fn within(value: u64, least: u64, most: Option<u64>, print: fn(u64) -> String) -> Result<Value, String> {
+    if value < least {
+        return Err(format!("Must be at least {}\n", print(least)));
+    }
+    match most {
+        Some(most) if value > most => Err(format!("Must be no more than {}\n", print(most))),
+        _ => Ok(Value::Whole(value)),
+    }
+}
+
+fn switch(text: &str) -> Result<Value, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "yes" | "true" | "enable" => Ok(Value::Switch(true)),
+        "off" | "no" | "false" | "disable" => Ok(Value::Switch(false)),
+        _ => Err("use \"on\" or \"off\"\n".to_owned()),
+    }
+}
+
+/// The changes in `text` to the mask `current`, one after the other.
+fn mask(text: &str, current: &Value) -> Result<Value, String> {
+    let Value::Text(current) = current else { unreachable!("a mask is kept as text") };
+    let mut mask = Mask::ALL.changed(current).expect("what a mask prints reads back");
+    for word in words(text) {
+        if word != "default" && !word.starts_with(['+', '-']) {
+            return Err(format!("Missing '+' or '-' ({word})\n"));
+        }
+        mask = mask.changed(word).map_err(|_| format!("Unknown VSL tag ({word})\n"))?;
+    }
+    Ok(Value::Text(mask.to_string()))
+}
+
+fn bits(
+    names: &'static [&'static str],
+    text: &str,
+    current: &Value,
+    default: &Value,
+) -> Result<Value, String> {
+    let mut on = set_bits(names, current);
+    for word in words(text) {
+        match word {
+            "default" => on = set_bits(names, default),
+            "none" => on = vec![false; names.len()],
+            _ => {
+                let (value, name) = match word.as_bytes()[0] {
+                    b'+' => (true, &word[1..]),
+                    b'-' => (false, &word[1..]),
+                    _ => return Err(format!("Missing '+' or '-' ({word})\n")),
+                };
+                let bit = names.iter().position(|bit| bit.eq_ignore_ascii_case(name));
+                on[bit.ok_or_else(|| format!("Unknown feature bit ({word})\n"))?] = value;
+            }
+        }
+    }
+    let set: Vec<String> =
+        names.iter().zip(on).filter(|(_, on)| *on).map(|(name, _)| format!("+{name}")).collect();
+    Ok(Value::Text(if set.is_empty() { "none".to_owned() } else { set.join(",") }))
+}
+
+fn set_bits(names: &[&str], value: &Value) -> Vec<bool> {
+    let Value::Text(text) = value else { unreachable!("bits are kept as text") };
+    names.iter().map(|name| words(text).any(|word| word.strip_prefix('+') == Some(name))).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ', '\t']).filter(|word| !word.is_empty())
+}
+
+fn pool(text: &str) -> Result<Value, String> {
+    let numbers: Vec<Option<u32>> = text.split([',', ' ']).map(|number| number.parse().ok()).collect();
+    match numbers[..] {
+        [Some(least), Some(most), Some(age)] if least <= most && age <= 1_000_000 => {
+            Ok(Value::Text(format!("{least},{most},{age}")))
+        }
+        _ => Err(format!("Three numbers required, the second not less than the first ({text})\n")),
+    }
+}
+
+/// A size in the largest unit in which it is a multiple of a quarter, as Varnish prints it: `0.75k`, `96k`, `255b`.
+pub(crate) fn print_bytes(bytes: u64) -> String {
+    if bytes == 0 || !bytes.is_multiple_of(256) {
+        return format!("{bytes}b");
+    }
+    let mut bytes = bytes;
+    for unit in ['k', 'M', 'G', 'T', 'P'] {
+        if !bytes.is_multiple_of(1024) {
+            let quarters = bytes / 256;
+            if !quarters.is_multiple_of(4) && bytes.is_multiple_of(256) {
+                return format!("{}.{:02}{unit}", quarters / 4, quarters % 4 * 25);
+            }
+        }
+        bytes /= 1024;
+        if !bytes.is_multiple_of(256) {
+            return format!("{bytes}{unit}");
+        }
+    }
+    format!("{bytes}P")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: Kind, current: &str, text: &str, expected: Result<&str, &str>) {
+        let current = match kind {
+            Kind::Mask | Kind::Bits(_) => Value::Text(current.to_owned()),
+            _ => Value::Whole(0),
+        };
+        let default = Value::Text("+b".to_owned());
+        let found = kind.parse(text, &current, &default).map(|value| kind.print(&value));
+        assert_eq!(found.as_deref().map_err(|error| error.trim_end()), expected, "{kind:?} {text}");
+    }
+
+    #[test]
+    fn each_kind() {
+        let seconds = Kind::Seconds(0.0, Some(7200.0));
+        check(seconds, "", "120", Ok("120.000"));
+        check(seconds, "", ".5", Ok("0.500"));
+        check(seconds, "", "x", Err("Invalid number (x)"));
+        check(seconds, "", "inf", Err("Invalid number (inf)"));
+        check(seconds, "", "NaN", Err("Invalid number (NaN)"));
+        check(seconds, "", "-1", Err("Must be greater or equal to 0.000"));
+        check(seconds, "", "8000", Err("Must be less than or equal to 7200.000"));
+        check(Kind::Seconds(0.0, None), "", "1e300", Err("Must be less than or equal to 1000000000.000"));
+        check(Kind::Count(5, Some(32)), "", "7", Ok("7"));
+        check(Kind::Count(5, Some(32)), "", "1x", Err("Not a number (1x)"));
+        check(Kind::Count(5, Some(32)), "", "4", Err("Must be at least 5"));
+        check(Kind::Count(5, Some(32)), "", "99", Err("Must be no more than 32"));
+        check(Kind::Bytes(128, Some(1 << 20)), "", "8k", Ok("8k"));
+        check(Kind::Bytes(128, Some(1 << 20)), "", "1g", Err("Must be no more than 1M"));
+        check(Kind::Switch, "", "ON", Ok("on"));
+        check(Kind::Switch, "", "maybe", Err("use \"on\" or \"off\""));
+        check(Kind::Pool, "", "10,100,10", Ok("10,100,10"));
+        check(
+            Kind::Pool,
+            "",
+            "10,1,10",
+            Err("Three numbers required, the second not less than the first (10,1,10)"),
+        );
+    }
+
+    #[test]
+    fn bits_and_masks_change_what_is() {
+        let bits = Kind::Bits(&["a", "b", "c"]);
+        check(bits, "+b", "+a", Ok("+a,+b"));
+        check(bits, "+b", "-b", Ok("none"));
+        check(bits, "none", "+c,default", Ok("+b"));
+        check(bits, "+b", "none +c", Ok("+c"));
+        check(bits, "+b", "a", Err("Missing '+' or '-' (a)"));
+        check(bits, "+b", "+z", Err("Unknown feature bit (+z)"));
+        check(Kind::Mask, "-Debug,-Hash", "+Hash", Ok("-Debug"));
+        check(Kind::Mask, "-Debug", "-Hash,-VCL_call", Ok("-Debug,-VCL_call,-Hash"));
+        check(Kind::Mask, "-Debug", "+Nope", Err("Unknown VSL tag (+Nope)"));
+        check(Kind::Mask, "-Debug", "all", Err("Missing '+' or '-' (all)"));
+    }
+
+    #[test]
+    fn sizes_print_as_varnish_prints_them() {
+        for (bytes, text) in [
+            (0, "0b"),
+            (255, "255b"),
+            (256, "0.25k"),
+            (768, "0.75k"),
+            (1280, "1.25k"),
+            (8192, "8k"),
+            (49_152, "48k"),
+            (98_304, "96k"),
+            (99_999_999, "99999999b"),
+            (1 << 20, "1M"),
+            (80 << 20, "80M"),
+            (1 << 28, "0.25G"),
+            (4 << 30, "4G"),
+            (1 << 50, "1P"),
+        ] {
+            assert_eq!(print_bytes(bytes), text);
+            assert_eq!(copal_base::units::parse_bytes(text), Ok(bytes));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The one door between managing and serving: what the manager may ask of whatever serves clients.
+//!
+//! All that passes is plain data, or a program that the other side can make again from its sources, so that the two can
+//! come to be two processes with a pipe between them.
+
+use crate::parameters::Parameters;
+use copal_base as base;
+
+/// A VCL as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// What messages call it: a file's path, or `<vcl.inline>`.
+    pub(crate) name: String,
+    /// The text.
+    pub(crate) text: String,
+}
+
+/// A VCL that the compiler accepts.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled<Program> {
+    /// What runs.
+    pub(crate) program: Program,
+    /// All files it was made of, name and text: the first is the user's, the built-in VCL is the last.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// A VCL to be taken into service.
+#[derive(Debug)]
+pub(crate) struct Load<'a, Program> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// What runs.
+    pub(crate) program: &'a Program,
+    /// Whether its backends are to be kept ready (probed).
+    pub(crate) warm: bool,
+}
+
+/// What an operator said of a backend's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminHealth {
+    /// Nothing: its probe, if it has one, decides.
+    Auto,
+    /// It is well.
+    Healthy,
+    /// It is not.
+    Sick,
+}
+
+/// A backend or director, for `backend.list`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Backend {
+    /// The VCL it belongs to.
+    pub(crate) vcl: String,
+    /// Its name there.
+    pub(crate) name: String,
+    /// `backend`, or the kind of director.
+    pub(crate) kind: String,
+    /// What the operator said.
+    pub(crate) admin: AdminHealth,
+    /// Good of how many: probes, or a director's backends. `None` without probe.
+    pub(crate) probe: Option<(u64, u64)>,
+    /// Whether it would be used, the operator aside.
+    pub(crate) healthy: bool,
+    /// When that last changed.
+    pub(crate) changed: base::Time,
+    /// What `-p` adds: whole lines.
+    pub(crate) details: Vec<String>,
+}
+
+/// A ban, for `ban.list`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ban {
+    /// When it was issued.
+    pub(crate) time: base::Time,
+    /// Objects tested up to this one and no further.
+    pub(crate) objects: u64,
+    /// No object needs to be tested against it any more.
+    pub(crate) completed: bool,
+    /// Its conditions.
+    pub(crate) spec: String,
+}
+
+/// A store, for `storage.list`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Storage {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its kind.
+    pub(crate) kind: String,
+}
+
+/// An address that clients connect to, for `debug.listen_address`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listening {
+    /// The name given with `-a`.
+    pub(crate) name: String,
+    /// The address or path.
+    pub(crate) address: String,
+    /// The port; `None` for a Unix socket.
+    pub(crate) port: Option<u16>,
+}
+
+/// Whatever serves clients. Calls come from one thread; those that take long say so.
+pub(crate) trait Plant {
+    /// A compiled VCL.
+    type Program: Clone;
+
+    /// Compiles `source`. Reads the files it includes.
+    ///
+    /// # Errors
+    /// The compiler's message, which may have several lines.
+    fn compile(&self, source: &Source, parameters: &Parameters) -> Result<Compiled<Self::Program>, String>;
+
+    /// Whether clients are being served.
+    fn running(&self) -> bool;
+
+    /// Begins to serve with these VCLs, `active` one of them. Resolves host names, which may take long.
+    ///
+    /// # Errors
+    /// What could not be had; then nothing runs.
+    fn start(
+        &mut self,
+        parameters: &Parameters,
+        vcls: &[Load<'_, Self::Program>],
+        active: &str,
+    ) -> Result<(), String>;
+
+    /// Stops serving: no new connections, and requests under way get a bounded time, which this waits for. Does nothing
+    /// where nothing runs.
+    fn stop(&mut self);
+
+    /// Takes another VCL into service. Only while running. Resolves host names, which may take long.
+    ///
+    /// # Errors
+    /// Why it cannot be used; then it is as if it had never been.
+    fn load(&mut self, vcl: &Load<'_, Self::Program>) -> Result<(), String>;
+
+    /// Serves new requests with the VCL of that name, which was loaded. Only while running.
+    fn activate(&mut self, name: &str);
+
+    /// Keeps the VCL's backends ready, or lets them rest. Only while running.
+    fn set_warm(&mut self, name: &str, warm: bool);
+
+    /// Takes the VCL out of service; it goes when nobody uses it any more. Never the active one. Only while running.
+    fn discard(&mut self, name: &str);
+
+    /// How many requests and the like use the VCL.
+    fn users(&self, name: &str) -> usize;
+
+    /// VCLs that were discarded and are still in use, with the number of users.
+    fn lingering(&self) -> Vec<(String, usize)>;
+
+    /// Puts parameters into effect, as far as they can change while running.
+    fn apply(&mut self, parameters: &Parameters);
+
+    /// All backends and directors, those of one VCL together.
+    fn backends(&self) -> Vec<Backend>;
+
+    /// Notes what the operator says of a backend.
+    fn set_health(&mut self, vcl: &str, backend: &str, health: AdminHealth);
+
+    /// Adds a ban; `words` are its conditions: field, operator, argument, with `&&` between.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn ban(&mut self, words: &[String]) -> Result<(), String>;
+
+    /// All bans, the newest first.
+    fn bans(&self) -> Vec<Ban>;
+
+    /// The stores, in the order of the command line.
+    fn storages(&self) -> Vec<Storage>;
+
+    /// Where clients connect to.
+    fn listening(&self) -> Vec<Listening>;
+
+    /// Housekeeping, a few times a second.
+    fn tick(&mut self);
+}

@@ -1,0 +1,162 @@
+//! The stores that `-s` asks for.
+
+use std::fmt;
+
+/// The name of the store for what is short-lived or not cacheable. It is there also if nobody asks for it.
+pub(crate) const TRANSIENT: &str = "Transient";
+
+/// The smallest size: less is a forgotten unit.
+const SIZE_MIN: u64 = 1 << 20;
+
+/// One store in memory, the only kind of this version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spec {
+    /// The name: given, or `s0`, `s1` ... in the order of the command line.
+    pub(crate) name: String,
+    /// The kind as it was given, for `storage.list`: `malloc`.
+    pub(crate) kind: &'static str,
+    /// Bytes of payload; `None` is unlimited.
+    pub(crate) size: Option<u64>,
+}
+
+/// Why an `-s` is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Reads all `-s` arguments. Without any but `Transient`, there is one unlimited store `s0`; `Transient` is unlimited
+/// unless given, and comes last.
+///
+/// # Errors
+/// [`Error`] with the argument and what is wrong.
+pub(crate) fn parse_all(arguments: &[String]) -> Result<Vec<Spec>, Error> {
+    let mut specs: Vec<Spec> = Vec::new();
+    let mut unnamed = 0;
+    for argument in arguments {
+        let spec = parse(argument, &mut unnamed)?;
+        if specs.iter().any(|other| other.name == spec.name) {
+            return Err(Error(format!("(-s {argument}) '{}' is already defined", spec.name)));
+        }
+        specs.push(spec);
+    }
+    let unlimited = |name: &str| Spec { name: name.to_owned(), kind: "malloc", size: None };
+    let transient = match specs.iter().position(|spec| spec.name == TRANSIENT) {
+        Some(index) => specs.remove(index),
+        None => unlimited(TRANSIENT),
+    };
+    if specs.is_empty() {
+        specs.push(unlimited("s0"));
+    }
+    specs.push(transient);
+    Ok(specs)
+}
+
+fn parse(argument: &str, unnamed: &mut usize) -> Result<Spec, Error> {
+    let head = argument.split(',').next().unwrap_or_default();
+    let (name, rest) = match head.split_once('=') {
+        Some((name, _)) => (Some(name), &argument[name.len() + 1..]),
+        None => (None, argument),
+    };
+    if let Some(name) = name
+        && !is_name(name)
+    {
+        return Err(Error(format!("(-s {argument}) invalid name \"{name}\"")));
+    }
+    let mut parts = rest.split(',');
+    match parts.next().unwrap_or_default() {
+        "malloc" | "default" => {}
+        kind @ ("file" | "persistent" | "deprecated_persistent" | "umem" | "mse" | "mse4" | "tier") => {
+            return Err(Error(format!(
+                "(-s {argument}) storage method \"{kind}\" is not in this version of copald"
+            )));
+        }
+        kind => return Err(Error(format!("Unknown storage method \"{kind}\""))),
+    }
+    let size = parts.next().filter(|size| !size.is_empty());
+    if let Some(extra) = parts.next() {
+        return Err(Error(format!("(-s {argument}) too many arguments ({extra})")));
+    }
+    let size = size.map(|size| parse_size(argument, size)).transpose()?;
+    let name = name.map_or_else(
+        || {
+            *unnamed += 1;
+            format!("s{}", *unnamed - 1)
+        },
+        str::to_owned,
+    );
+    Ok(Spec { name, kind: "malloc", size })
+}
+
+fn parse_size(argument: &str, size: &str) -> Result<u64, Error> {
+    let bytes = copal_base::units::parse_bytes(size)
+        .map_err(|why| Error(format!("(-s {argument}) size \"{size}\": {why}")))?;
+    if bytes < SIZE_MIN {
+        return Err(Error(format!(
+            "(-s {argument}) size \"{size}\": too small, did you forget to specify M or G?"
+        )));
+    }
+    Ok(bytes)
+}
+
+/// A name that VCL can write after `storage.`.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &[&str], expected: Result<&[(&str, Option<u64>)], &str>) {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let found = parse_all(&arguments).map_err(|error| error.to_string());
+        let expected = expected
+            .map(|specs| {
+                specs
+                    .iter()
+                    .map(|&(name, size)| Spec { name: name.to_owned(), kind: "malloc", size })
+                    .collect::<Vec<_>>()
+            })
+            .map_err(str::to_owned);
+        assert_eq!(found, expected, "{arguments:?}");
+    }
+
+    #[test]
+    fn stores() {
+        check(&[], Ok(&[("s0", None), ("Transient", None)]));
+        check(&["malloc"], Ok(&[("s0", None), ("Transient", None)]));
+        check(
+            &["malloc,6000m", "Transient=malloc,2000m"],
+            Ok(&[("s0", Some(6000 << 20)), ("Transient", Some(2000 << 20))]),
+        );
+        check(&["Transient=malloc,1g"], Ok(&[("s0", None), ("Transient", Some(1 << 30))]));
+        check(
+            &["a=malloc,1G", "default,2G", "malloc"],
+            Ok(&[("a", Some(1 << 30)), ("s0", Some(2 << 30)), ("s1", None), ("Transient", None)]),
+        );
+    }
+
+    #[test]
+    fn refusals() {
+        check(&["foo"], Err("Unknown storage method \"foo\""));
+        check(
+            &["disk=file,/x,50G"],
+            Err("(-s disk=file,/x,50G) storage method \"file\" is not in this version of copald"),
+        );
+        check(
+            &["malloc,100k"],
+            Err("(-s malloc,100k) size \"100k\": too small, did you forget to specify M or G?"),
+        );
+        check(&["malloc,1g,x"], Err("(-s malloc,1g,x) too many arguments (x)"));
+        check(&["x=malloc", "x=malloc"], Err("(-s x=malloc) 'x' is already defined"));
+        check(&["1x=malloc"], Err("(-s 1x=malloc) invalid name \"1x\""));
+    }
+}
