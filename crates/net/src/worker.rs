@@ -21,7 +21,8 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// How many tasks run between two looks at the kernel's events while there are tasks to run. A small number serves
-    /// few busy connections evenly, a large one spends fewer system calls on many.
+    /// few busy connections evenly, a large one spends fewer system calls on many. tokio's own default is 61; at 256
+    /// connections the difference is one `epoll_wait` in 61 requests, so fairness may decide.
     pub event_interval: u32,
     /// How many events one look takes in at most.
     pub events_max: usize,

@@ -200,7 +200,10 @@ impl Backend {
     }
 
     pub(crate) fn set_favourite(&self, index: usize) {
-        self.favourite.store(index, Ordering::Relaxed);
+        // Read first: all threads share the line, and it hardly ever changes.
+        if self.favourite.load(Ordering::Relaxed) != index {
+            self.favourite.store(index, Ordering::Relaxed);
+        }
     }
 }
 

@@ -327,6 +327,57 @@ fn a_refused_backend_is_held_down_for_a_moment() {
 }
 
 #[test]
+fn all_addresses_of_a_host_are_tried() {
+    worker::block_on(async {
+        // Where the name has an IPv6 address, nobody listens there and the next is tried; the name stays with what worked.
+        let v6_first = |set: &mut Settings| set.prefer_ipv6 = true;
+        let stage = Stage::with(|definition| definition.host = "localhost".into(), v6_first).await;
+        let connection = stage.connect().await.unwrap();
+        assert_eq!(connection.peer(), Some(stage.listener.local_addr().unwrap()));
+        let failed = stage.backend.counters().fail.get();
+        stage.connect().await.unwrap();
+        assert_eq!(stage.backend.counters().fail.get(), failed);
+    });
+}
+
+#[test]
+fn unix_sockets_serve_and_are_kept() {
+    worker::block_on(async {
+        let path = format!("@copal-origin-test-{}", std::process::id());
+        let spec = copal_net::listen::Spec::parse(&path, 0).unwrap();
+        let mut all = copal_net::listen::bind(&spec, 1, &copal_net::listen::Settings::default()).unwrap();
+        let listener = all.remove(0).listeners.remove(0);
+        let mut acceptor = copal_net::listen::Acceptor::new(listener).unwrap();
+        let stage = Stage::with(|definition| definition.path = Some(path), |_| {}).await;
+        let mut connection = stage.connect().await.unwrap();
+        let (result, _far) = tokio::join!(get(&mut connection), async {
+            let mut far = acceptor.accept(&copal_net::listen::Statistics::default()).await;
+            far.read(&mut [0; 1000]).await.unwrap();
+            far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+            far
+        });
+        assert_eq!(result.unwrap().1, b"ok");
+        assert!(connection.release());
+        assert!(stage.connect().await.unwrap().reused());
+    });
+}
+
+#[test]
+fn a_pipe_gets_what_came_already() {
+    worker::block_on(async {
+        let stage = Stage::new().await;
+        let mut connection = stage.connect().await.unwrap();
+        let mut head = ResponseHead::new();
+        connection.write_head(REQUEST, b"").await.unwrap();
+        connection.end_request();
+        let _far = stage.answer(b"HTTP/1.1 204 No\r\n\r\nextra").await;
+        connection.read_head(b"GET", &mut head).await.unwrap();
+        assert_eq!(connection.pipe().1, b"extra");
+        assert!(!connection.release());
+    });
+}
+
+#[test]
 fn an_early_answer_can_be_read_while_the_body_is_still_going_out() {
     for close in [false, true] {
         worker::block_on(async {

@@ -20,11 +20,14 @@ pub struct Settings {
     pub keepalive: Keepalive,
     /// Whether a connection is reported only with its first bytes (or a second later).
     pub defer_accept: bool,
+    /// The kernel's send buffer of each connection, bytes; `None` leaves its size to the kernel. A fixed 256 KiB makes
+    /// bulk transfers cheaper where the congestion control (bbr on loopback) keeps the automatic one too small.
+    pub send_buffer_bytes: Option<usize>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { depth: 1024, keepalive: Keepalive::default(), defer_accept: true }
+        Self { depth: 1024, keepalive: Keepalive::default(), defer_accept: true, send_buffer_bytes: None }
     }
 }
 
@@ -202,6 +205,9 @@ fn tcp_socket(address: SocketAddr, share: bool, settings: &Settings) -> io::Resu
         socket.set_reuse_port(true)?;
         socket.set_tcp_nodelay(true)?;
         settings.keepalive.apply(&socket)?;
+        if let Some(bytes) = settings.send_buffer_bytes {
+            socket.set_send_buffer_size(bytes)?;
+        }
         if settings.defer_accept {
             defer_accept(&socket)?;
         }
