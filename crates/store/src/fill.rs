@@ -6,20 +6,18 @@ use crate::body::Extent;
 use crate::engine::Full;
 use crate::memory::Space;
 use crate::object::{Object, State};
+use crate::pool;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// The smallest extent, unless less is known to come.
 const EXTENT_MIN: u64 = 4 << 10;
 
-/// The largest extent.
-const EXTENT_MAX: u64 = 1 << 20;
-
-/// The largest extent of a body of which only a window is kept: memory goes back in these pieces.
-const WINDOW_EXTENT_MAX: u64 = 256 << 10;
+/// The largest extent: what slabs give without rounding. A body of 10 MiB is 80 of them.
+const EXTENT_MAX: u64 = pool::LARGEST as u64;
 
 /// How far the writer of a windowed body may be ahead of its slowest reader. With the extent under the reader and the one
-/// under the writer, such a body holds at most 1.5 MiB besides its first block.
+/// under the writer, such a body holds at most 1.25 MiB besides its first block.
 const WINDOW: u64 = 1 << 20;
 
 /// How often the writer of a full window lets other tasks run before it gives up hope of a first reader.
@@ -200,8 +198,7 @@ impl Fill {
     /// Adds an extent: as much as is to come if that is known, else four times what is there.
     fn extend(&mut self) -> Result<(), Full> {
         let guess = if self.length.is_some() { self.left_to_come() } else { self.filled.saturating_mul(4) };
-        let largest = if self.windowed { WINDOW_EXTENT_MAX } else { EXTENT_MAX };
-        let size = guess.clamp(EXTENT_MIN, largest).min(self.left_to_come());
+        let size = guess.clamp(EXTENT_MIN, EXTENT_MAX).min(self.left_to_come());
         if self.windowed {
             self.space.hold(size);
         } else {

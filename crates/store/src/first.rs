@@ -44,18 +44,17 @@ unsafe impl Send for First {}
 // SAFETY: as above.
 unsafe impl Sync for First {}
 
-/// The block's size for a body of `body` bytes, or `None` if variant or head is longer than allowed.
-pub(crate) fn size_for(variant: &[u8], head: &[u8], body: u64) -> Option<u64> {
+/// The block's size without body, or `None` if variant or head is longer than allowed.
+pub(crate) fn size_for(variant: &[u8], head: &[u8]) -> Option<u64> {
     let fits = variant.len() <= VARIANT_MAX && head.len() <= HEAD_MAX;
-    let size = (FACTS_SIZE + variant.len() + head.len()) as u64 + body;
-    (fits && size <= u64::from(u32::MAX)).then_some(size)
+    fits.then_some((FACTS_SIZE + variant.len() + head.len()) as u64)
 }
 
 impl First {
-    /// A block of `size` bytes, which [`size_for`] said.
+    /// A block of `size` bytes: what [`size_for`] said, and the room for a body.
     ///
     /// # Panics
-    /// If variant and head do not fit.
+    /// If variant and head do not fit, or it is 4 GiB or more.
     pub(crate) fn new(size: u64, status: u16, variant: &[u8], head: &[u8]) -> Self {
         let body_start = FACTS_SIZE + variant.len() + head.len();
         assert!(
@@ -162,7 +161,7 @@ mod tests {
 
     #[test]
     fn keeps_facts_variant_head_and_body_apart() {
-        let size = size_for(b"gzip", b"head", 3).unwrap();
+        let size = size_for(b"gzip", b"head").unwrap() + 3;
         let first = First::new(size, 404, b"gzip", b"head");
         assert_eq!((first.size() as u64, first.status(), first.body_capacity()), (size, 404, 3));
         // SAFETY: this test is the one writer and reads only what it wrote.
@@ -172,15 +171,14 @@ mod tests {
             assert!(first.body_room(3).is_empty());
         }
         assert_eq!((first.variant(), first.head()), (&b"gzip"[..], &b"head"[..]));
-        let bare = First::new(size_for(b"", b"", 0).unwrap(), 200, b"", b"");
+        let bare = First::new(size_for(b"", b"").unwrap(), 200, b"", b"");
         assert_eq!((bare.variant(), bare.head(), bare.body_capacity()), (&b""[..], &b""[..], 0));
     }
 
     #[test]
     fn what_is_too_long_is_refused() {
-        assert!(size_for(&vec![0; VARIANT_MAX + 1], b"", 0).is_none());
-        assert!(size_for(b"", &vec![0; HEAD_MAX + 1], 0).is_none());
-        assert!(size_for(b"", b"", u64::from(u32::MAX)).is_none());
-        assert!(size_for(&vec![0; VARIANT_MAX], b"head", 1 << 20).is_some());
+        assert!(size_for(&vec![0; VARIANT_MAX + 1], b"").is_none());
+        assert!(size_for(b"", &vec![0; HEAD_MAX + 1]).is_none());
+        assert_eq!(size_for(&vec![0; VARIANT_MAX], b"head"), Some((FACTS_SIZE + VARIANT_MAX + 4) as u64));
     }
 }

@@ -6,19 +6,17 @@
 //! bodies that outgrew the store are held beyond that; each is bounded ([`crate::fill`]).
 //!
 //! Not counted is what an object costs besides: 128 bytes for itself, 16 for its place in the eviction order, and what
-//! its blocks are rounded up by (2 percent on average, see `pool`).
+//! its blocks are rounded up by (1 to 5 percent on average, see `pool`).
 
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::lru::Lru;
 use crate::object::Object;
+use crate::pool;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// The most bytes of a body that the first block takes; more would reserve memory that a slow origin may never fill.
-const FIRST_MAX: u64 = 1 << 20;
 
 /// The longest body whose announced length is believed.
 const LENGTH_MAX: u64 = i64::MAX as u64;
@@ -81,12 +79,13 @@ pub fn touch_all(objects: &mut Vec<Arc<Object>>) {
 }
 
 impl Memory {
-    /// The size of the first block, or `None` if the object could never fit.
-    fn first_size(&self, creation: &Creation<'_>, body: u64) -> Option<u64> {
-        let size = first::size_for(creation.variant, creation.head, body)?;
+    /// The size of the first block, or `None` if the object could never fit. The block takes as much of the body as slabs
+    /// give in one piece: reserving more at once would hold memory that a slow origin may never fill.
+    fn first_size(&self, creation: &Creation<'_>) -> Option<u64> {
+        let head = first::size_for(creation.variant, creation.head)?;
         let length = creation.length.unwrap_or(0);
-        let whole = size - body + length.min(LENGTH_MAX);
-        (length <= LENGTH_MAX && whole <= self.space.size).then_some(size)
+        let fits = length <= LENGTH_MAX && head + length <= self.space.size;
+        fits.then(|| head + length.min((pool::LARGEST as u64).saturating_sub(head)))
     }
 }
 
@@ -114,8 +113,7 @@ impl Engine for Memory {
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
         // The first block of a body of unknown length has only the head: how much follows is seen as it comes, and the
         // last extent is cut to size in the end.
-        let body = creation.length.unwrap_or(0).min(FIRST_MAX);
-        let Some(size) = self.first_size(creation, body) else {
+        let Some(size) = self.first_size(creation) else {
             self.space.failures.fetch_add(1, Ordering::Relaxed);
             return Err(Full);
         };
