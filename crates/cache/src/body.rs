@@ -213,7 +213,7 @@ impl Relay {
         match connection.read_body(&mut self.buffer).await {
             Ok(0) => {
                 if let Some(connection) = self.connection.take() {
-                    connection.release();
+                    self.trail.release(connection);
                 }
                 self.trail.end_body();
                 Ok(false)

@@ -276,7 +276,9 @@ impl Exchange {
 
     /// Runs a subroutine. Built-in ones that have a native form do not come here.
     pub(crate) fn call(&mut self, subroutine: Sub) -> VclStep {
-        let Some(vcl) = self.current.vcl.clone() else { return VclStep::Done(Action::Fail) };
+        // Counted within the thread: the VCL's own count is shared by all cores.
+        let current = Rc::clone(&self.current);
+        let Some(vcl) = &current.vcl else { return VclStep::Done(Action::Fail) };
         let mut machine = std::mem::take(&mut self.machine);
         let step = machine.run(&vcl.instance, subroutine, self);
         self.machine = machine;

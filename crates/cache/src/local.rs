@@ -29,6 +29,9 @@ pub struct Current {
     pub vcl: Option<Arc<Vcl>>,
 }
 
+/// What settings and VCL are read through.
+type Readers = (LiveReader<Settings>, LiveReader<Option<Arc<Vcl>>>);
+
 /// A thread's state. Not shared: everything is a cell.
 pub struct Local {
     /// The process-wide part.
@@ -39,7 +42,7 @@ pub struct Local {
     pub log: LogWriter,
     /// Idle connections to origins.
     pub pools: Rc<origin::Pools>,
-    readers: RefCell<(LiveReader<Settings>, LiveReader<Option<Arc<Vcl>>>)>,
+    readers: RefCell<Readers>,
     current: RefCell<Rc<Current>>,
     vxids: RefCell<VxidPool>,
     hot: RefCell<Hot>,

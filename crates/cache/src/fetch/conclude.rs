@@ -152,7 +152,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>) -
     let body = match (answer.framing, answer.connection) {
         (ResponseFraming::None | ResponseFraming::Length(0), connection) => {
             if let Some(connection) = connection {
-                connection.release();
+                fetch.trail.release(connection);
             }
             Body::Empty
         }

@@ -58,8 +58,9 @@ pub(super) async fn from_origin(
     let mut job = Job { fill: Some(fill), connection: Some(connection), known, received: first.len() as u64 };
     if !streamed {
         let result = job.run().await;
-        finish(fetch.trail.hand_over(), job.received, &result);
-        if result.is_err() {
+        let failed = result.is_err();
+        finish(fetch.trail.hand_over(), job.received, result);
+        if failed {
             return Fetched::Failed;
         }
         if let Some(busy) = fetch.busy.take() {
@@ -76,7 +77,7 @@ async fn start(fetch: &mut Fetch, mut job: Job) {
     let trail = fetch.trail.hand_over();
     let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
         let result = job.run().await;
-        finish(trail, job.received, &result);
+        finish(trail, job.received, result);
     });
     let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
     if !done {
@@ -188,9 +189,9 @@ enum Broken {
 }
 
 impl Job {
-    async fn run(&mut self) -> Result<(), Broken> {
+    async fn run(&mut self) -> Result<Connection, Broken> {
         let (Some(mut fill), Some(mut connection)) = (self.fill.take(), self.connection.take()) else {
-            return Ok(());
+            return Err(Broken::Unwanted);
         };
         loop {
             if self.known == Some(fill.filled()) {
@@ -220,16 +221,15 @@ impl Job {
             }
         }
         fill.commit();
-        connection.release();
-        Ok(())
+        Ok(connection)
     }
 }
 
 /// The last records and counts of a fill.
-fn finish(mut trail: Trail, received: u64, result: &Result<(), Broken>) {
+fn finish(mut trail: Trail, received: u64, result: Result<Connection, Broken>) {
     trail.received_body = received;
     match result {
-        Ok(()) => {}
+        Ok(connection) => trail.release(connection),
         Err(Broken::Origin(error)) => {
             trail.records.fmt(Tag::FetchError, format_args!("{error}"));
             trail.local.counters.fetch_failed.inc();

@@ -314,7 +314,8 @@ impl Fetch {
 
     pub(crate) fn decide(&mut self, subroutine: Sub) -> Action {
         self.now = self.local.now();
-        let Some(vcl) = self.current.vcl.clone() else { return Action::Fail };
+        let current = Rc::clone(&self.current);
+        let Some(vcl) = &current.vcl else { return Action::Fail };
         let mut machine = std::mem::take(&mut self.machine);
         let step = machine.run(&vcl.instance, subroutine, self);
         self.machine = machine;

@@ -35,7 +35,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         merge(fetch);
         if let Some(connection) = answer.connection.take() {
-            connection.release();
+            fetch.trail.release(connection);
         }
         answer.framing = ResponseFraming::None;
     }

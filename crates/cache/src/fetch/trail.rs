@@ -5,6 +5,7 @@ use crate::local::Local;
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
+use copal_origin::Connection;
 use observe::{Records, Tag};
 use std::rc::Rc;
 
@@ -51,6 +52,17 @@ impl Trail {
     pub(crate) fn timestamp(&mut self, label: &str, now: Time) {
         self.records.timestamp(label, now, self.start, self.previous);
         self.previous = now;
+    }
+
+    /// Gives a connection back whose answer was read to its end.
+    pub(crate) fn release(&mut self, connection: Connection) {
+        let backend = connection.backend().display().to_owned();
+        let kept = connection.release();
+        if kept {
+            self.local.counters.backend_recycle.inc();
+        }
+        let how = if kept { "recycle" } else { "close" };
+        self.records.fmt(Tag::BackendClose, format_args!("0 {backend} {how}"));
     }
 
     /// The body is at its end: the last records.

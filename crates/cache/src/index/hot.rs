@@ -27,11 +27,16 @@ pub struct Known {
 impl Known {
     /// Takes the head of `object` apart.
     pub fn new(object: Arc<Object>) -> Self {
-        let (reason, block) = crate::head::split(object.head());
-        let mut fields = Fields::new();
-        fields.load_block(block);
-        let reason = reason.to_vec();
-        Self { fields, reason, object }
+        let mut known = Self { fields: Fields::new(), reason: Vec::new(), object };
+        known.load();
+        known
+    }
+
+    fn load(&mut self) {
+        let (reason, block) = crate::head::split(self.object.head());
+        self.fields.load_block(block);
+        self.reason.clear();
+        self.reason.extend_from_slice(reason);
     }
 
     /// The object.
@@ -85,8 +90,17 @@ impl Hot {
 
     /// Remembers `object`, in the place of whatever had its slot.
     pub fn put(&mut self, object: &Arc<Object>) -> Rc<Known> {
+        let entry = &mut self.entries[slot(object.key())];
+        // Where nobody reads the former object its memory serves again: a cold hit allocates nothing.
+        if let Some(known) = entry
+            && let Some(free) = Rc::get_mut(known)
+        {
+            free.object = Arc::clone(object);
+            free.load();
+            return Rc::clone(known);
+        }
         let known = Rc::new(Known::new(Arc::clone(object)));
-        self.entries[slot(object.key())] = Some(Rc::clone(&known));
+        *entry = Some(Rc::clone(&known));
         known
     }
 

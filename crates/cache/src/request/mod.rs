@@ -1,17 +1,17 @@
 //! The steps of a client request, one file each. Each takes the exchange and says which step is next; the `match` below
 //! has exactly the edges of the picture in [`crate::exchange`].
 
-pub mod deliver;
-pub mod hash;
-pub mod hit;
-pub mod lookup;
-pub mod miss;
-pub mod pass;
-pub mod pipe;
-pub mod purge;
-pub mod recv;
-pub mod restart;
-pub mod synth;
+pub(crate) mod deliver;
+pub(crate) mod hash;
+pub(crate) mod hit;
+pub(crate) mod lookup;
+pub(crate) mod miss;
+pub(crate) mod pass;
+pub(crate) mod pipe;
+pub(crate) mod purge;
+pub(crate) mod recv;
+pub(crate) mod restart;
+pub(crate) mod synth;
 
 use crate::exchange::{Exchange, Outcome, RequestBody};
 use crate::index::busy::Busy;

@@ -8,6 +8,7 @@ use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use std::future::poll_fn;
+use std::rc::Rc;
 use vcl::exec::{Step as VclStep, Wait};
 use vcl::host::{Action, Sub};
 use vcl::value::Value;
@@ -55,7 +56,8 @@ pub(crate) async fn read_body(exchange: &mut Exchange, body: &mut dyn RequestBod
     let mut limit = limit;
     loop {
         let kept = if exchange.cached_body.is_some() { true } else { read_into_memory(exchange, body, limit).await };
-        let Some(vcl) = exchange.current.vcl.clone() else { return fail() };
+        let current = Rc::clone(&exchange.current);
+        let Some(vcl) = &current.vcl else { return fail() };
         let mut machine = std::mem::take(&mut exchange.machine);
         let step = machine.resume(&vcl.instance, Value::Bool(kept), exchange);
         exchange.machine = machine;
