@@ -1,3 +1,151 @@
-//! See Cargo.toml.
+//! `copal`: what people run beside the daemon, in one program.
+//!
+//! `copal stat`, `log`, `ncsa` and `adm` have the options and the output of `varnishstat`, `varnishlog`, `varnishncsa` and
+//! `varnishadm` 7.1; called by one of those names (a link), the program is that tool. They read the shared memory of a
+//! running daemon, or of a Varnish 7.1, by its work directory (`-n`).
 
-fn main() {}
+mod adm;
+mod follow;
+mod log;
+mod ncsa;
+mod options;
+mod outlet;
+mod select;
+mod stat;
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why a tool ends without having done its work.
+#[derive(Debug)]
+enum Failure {
+    /// The command line is wrong; the tool's options are printed with it.
+    Usage(String),
+    /// Anything else, in words.
+    Text(String),
+    /// Whoever read our output is gone: nothing to say.
+    Closed,
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        if error.kind() == ErrorKind::BrokenPipe { Failure::Closed } else { Failure::Text(error.to_string()) }
+    }
+}
+
+/// One of the tools.
+struct Tool {
+    name: &'static str,
+    varnish_name: &'static str,
+    about: &'static str,
+    options: &'static [options::Opt],
+    operands: &'static str,
+    run: fn(&options::Given) -> Result<ExitCode, Failure>,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "stat",
+        varnish_name: "varnishstat",
+        about: "show the counters",
+        options: stat::OPTIONS,
+        operands: "",
+        run: stat::run,
+    },
+    Tool {
+        name: "log",
+        varnish_name: "varnishlog",
+        about: "show the request log",
+        options: log::OPTIONS,
+        operands: "",
+        run: log::run,
+    },
+    Tool {
+        name: "ncsa",
+        varnish_name: "varnishncsa",
+        about: "write an access log",
+        options: ncsa::OPTIONS,
+        operands: "",
+        run: ncsa::run,
+    },
+    Tool {
+        name: "adm",
+        varnish_name: "varnishadm",
+        about: "give commands to the daemon",
+        options: adm::OPTIONS,
+        operands: " [command [argument ...]]",
+        run: adm::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().unwrap_or_default();
+    let called = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if let Some(tool) = TOOLS.iter().find(|tool| tool.varnish_name == called) {
+        return run(tool, arguments.collect());
+    }
+    let Some(word) = arguments.next() else {
+        eprint!("{}", help());
+        return ExitCode::from(1);
+    };
+    match word.to_string_lossy().as_ref() {
+        "help" | "-h" | "--help" => {
+            print!("{}", help());
+            ExitCode::SUCCESS
+        }
+        "-V" | "--version" => {
+            println!("copal {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        word => match TOOLS.iter().find(|tool| tool.name == word) {
+            Some(tool) => run(tool, arguments.collect()),
+            None => {
+                eprint!("copal: no tool \"{word}\"\n{}", help());
+                ExitCode::from(1)
+            }
+        },
+    }
+}
+
+fn help() -> String {
+    let mut text = "Usage: copal <tool> [options]\n\n".to_owned();
+    for tool in TOOLS {
+        text += &format!(" {:<6} {} (as {})\n", tool.name, tool.about, tool.varnish_name);
+    }
+    text + "\n\"copal <tool> -h\" shows a tool's options.\n"
+}
+
+fn run(tool: &Tool, arguments: Vec<OsString>) -> ExitCode {
+    let name = tool.name;
+    let outcome = match options::parse(tool.options, arguments) {
+        Ok(given) if given.has('h') => {
+            print!("{}", options::usage(name, tool.operands, tool.options));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(given) if given.has('V') => {
+            // Exporters look for three numbers: they get those of the Varnish whose formats these are.
+            println!("copal {name} (formats of varnish-7.1.1, copal {})", env!("CARGO_PKG_VERSION"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(given) if tool.operands.is_empty() && !given.operands.is_empty() => {
+            Err(Failure::Usage(format!("unexpected \"{}\"", given.operands[0])))
+        }
+        Ok(given) => (tool.run)(&given),
+        Err(fault) => Err(Failure::Usage(fault)),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(Failure::Text(text)) => {
+            eprintln!("copal {name}: {text}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(text)) => {
+            eprint!("copal {name}: {text}\n{}", options::usage(name, tool.operands, tool.options));
+            ExitCode::from(1)
+        }
+    }
+}
