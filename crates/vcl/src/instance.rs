@@ -1,6 +1,7 @@
 //! One load of a program: its backends and the objects that `vcl_init` makes.
 
-use crate::host::{Fault, Host};
+use crate::exec::{Machine, Step};
+use crate::host::{Action, Fault, Host, Sub};
 use crate::program::Program;
 use crate::value::{BackendDefinition, BackendRef};
 use crate::vmod::ObjectRef;
@@ -34,7 +35,8 @@ impl Instance {
                 ),
             });
         }
-        Ok(Self { program, backends, objects: Vec::new() })
+        let objects = program.objects.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { program, backends, objects })
     }
 
     /// The backend that serves where VCL chooses none.
@@ -51,14 +53,17 @@ impl Instance {
     /// Runs `vcl_init`, which makes the objects. Called once, before the instance serves anything.
     ///
     /// # Errors
-    /// The fault, or that `vcl_init` returned `fail`: the load must be given up.
+    /// `vcl_init` failed; why has been logged as `VCL_Error`. The load must be given up.
     pub fn init(&self, host: &mut dyn Host) -> Result<(), Fault> {
-        let _ = host;
-        Ok(())
+        match Machine::new().run(self, Sub::Init, host) {
+            Step::Done(Action::Ok) => Ok(()),
+            Step::Done(_) => Err(Fault("vcl_init failed".into())),
+            Step::Wait(wait) => Err(Fault(format!("vcl_init cannot wait for {wait:?}"))),
+        }
     }
 
-    /// Runs `vcl_fini`. Called once, when nothing uses the instance any more.
+    /// Runs `vcl_fini`. Called once, when nothing uses the instance any more; what it returns changes nothing.
     pub fn fini(&self, host: &mut dyn Host) {
-        let _ = host;
+        let _ = Machine::new().run(self, Sub::Fini, host);
     }
 }

@@ -4,13 +4,34 @@
 //! shared by all threads and never changes; an [`instance::Instance`] adds what a load of it owns (backends, VMOD
 //! objects); an [`exec::Machine`] runs a subroutine of it against a [`host::Host`], which stands for the request.
 //!
-//! This crate reads no clock, opens no file and knows no cache: whatever VCL can touch comes through `Host`.
+//! [`compile::compile`] is the way in. This crate reads no clock, opens no file and knows no cache: whatever VCL can touch comes through `Host`.
 
+mod acl;
+mod check;
+mod check_call;
+mod check_expression;
+mod code;
+mod compare;
+pub mod compile;
+pub mod convert;
+mod declare;
+pub mod diagnostics;
 pub mod exec;
+mod flow;
 pub mod host;
 pub mod instance;
+mod lex;
+mod lower;
+mod parse;
+mod parse_expression;
 pub mod program;
 pub mod regex;
+mod source;
+mod syntax;
+mod typed;
 pub mod value;
 pub mod variables;
 pub mod vmod;
+
+pub use compile::{Options, compile};
+pub use diagnostics::Diagnostics;

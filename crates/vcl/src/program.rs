@@ -1,9 +1,12 @@
 //! A compiled VCL.
 
 use crate::host::Sub;
+use crate::lower::Code;
 use crate::regex::Regex;
 use crate::value::{AclValue, BackendDefinition, ProbeDefinition};
 use crate::variables::Var;
+use crate::vmod::{Function, Object};
+use std::fmt;
 use std::sync::Arc;
 
 /// A compiled VCL, shared by all threads and never changed.
@@ -12,7 +15,7 @@ pub struct Program {
     pub version: u32,
     /// The backends, in the order of the source.
     pub backends: Vec<BackendDefinition>,
-    /// Which of them serves where VCL chooses none. Absent only if there is no backend.
+    /// Which of them serves where VCL chooses none: the one called `default`, else the first.
     pub default_backend: Option<usize>,
     /// The access lists.
     pub acls: Vec<Arc<AclValue>>,
@@ -20,14 +23,23 @@ pub struct Program {
     pub probes: Vec<Arc<ProbeDefinition>>,
     /// The regular expressions, by the index in [`crate::value::Value::Code`].
     pub regexes: Vec<Regex>,
-    /// The files it was made of, for `vcl.show`: name and text, the built-in VCL last.
+    /// The files it was made of, for `vcl.show`: name and text, the main file first, the built-in VCL last.
     pub sources: Vec<(String, String)>,
+    /// The objects that `vcl_init` makes: their names and classes.
+    pub(crate) objects: Vec<(String, &'static Object)>,
+    pub(crate) functions: Vec<&'static Function>,
+    pub(crate) code: Code,
+    /// A bit for each subroutine that is the built-in VCL's alone.
     pub(crate) builtin: u16,
+    /// For each variable whether the user's VCL mentions it.
     pub(crate) used: Vec<bool>,
+    /// How many instructions one run may take.
+    pub(crate) steps_max: u32,
 }
 
 impl Program {
-    /// Whether the user's VCL adds nothing to `subroutine`, so that its effect is the built-in VCL's.
+    /// Whether the user's VCL adds nothing to `subroutine`, nor to anything that it calls, so that its effect is the
+    /// built-in VCL's.
     pub fn is_builtin(&self, subroutine: Sub) -> bool {
         self.builtin & (1 << subroutine as u16) != 0
     }
@@ -35,5 +47,15 @@ impl Program {
     /// Whether the user's VCL mentions `variable` anywhere.
     pub fn uses(&self, variable: Var) -> bool {
         self.used[variable as usize]
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("version", &self.version)
+            .field("backends", &self.backends.len())
+            .field("instructions", &self.code.ops.len())
+            .finish_non_exhaustive()
     }
 }

@@ -52,9 +52,7 @@ impl Regex {
             .build(&format!("{prefix}{pattern}"))
             .map_err(|error| {
                 let place = error.offset().map(|at| at.saturating_sub(prefix.len())).unwrap_or(0);
-                let text = error.to_string();
-                let words = text.rsplit_once(": ").map_or(text.as_str(), |(_, words)| words);
-                format!("{words} (at offset {place})")
+                format!("{} (at offset {place})", words(&error))
             })?;
         let kind = plain(pattern).unwrap_or_else(|| Kind::Compiled(Box::new(compiled)));
         Ok(Self { pattern: pattern.to_owned(), id: NEXT.fetch_add(1, Ordering::Relaxed), kind })
@@ -149,7 +147,7 @@ impl Regex {
     ) -> Result<bool, Fault> {
         match compiled.captures_read_at(area, subject, from) {
             Ok(found) => Ok(found.is_some()),
-            Err(error) => Err(Fault(format!("Regexp matching failed: {error}"))),
+            Err(error) => Err(Fault(format!("Regexp matching failed: {}", words(&error)))),
         }
     }
 
@@ -168,6 +166,12 @@ impl std::fmt::Debug for Regex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Regex({:?})", self.pattern)
     }
+}
+
+/// PCRE2's own words, without what the crate puts before them.
+fn words(error: &pcre2::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(": ").map_or(text.as_str(), |(_, words)| words).to_owned()
 }
 
 /// The pattern without an engine, if it is text, perhaps escaped, perhaps anchored.

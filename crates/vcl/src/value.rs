@@ -59,9 +59,11 @@ impl Value {
     }
 }
 
-/// An access list, ready to match. `matches` is the only thing a VMOD needs of it.
+/// An access list, ready to match. `matches` is the only thing a VMOD needs of it; made by `AclValue::new`, which sorts.
 #[derive(Debug)]
 pub struct AclValue {
+    /// `+log`: matches are logged as `VCL_acl`.
+    pub log: bool,
     /// The name in VCL.
     pub name: String,
     /// The entries, most specific first.

@@ -1,0 +1,674 @@
+//! The checker: expressions.
+//!
+//! What an expression is wanted for is known before it is looked at, as in Varnish: `"1.2.3.4"` is an address where an
+//! address is wanted, `10KB` a size where a size is.
+
+use crate::check::{Checker, not_found};
+use crate::diagnostics::{Checked, Problem};
+use crate::flow::{Use, Wrong};
+use crate::host::Side;
+use crate::source::Span;
+use crate::syntax::{Argument, Expression, ExpressionKind, Name, Number, Part};
+use crate::typed::{Arithmetic, Comparison, Node, Type, Typed};
+use crate::value::{Text, Value};
+use crate::variables::{Kind, SIDES, StorageVar, Subs, Var};
+use copal_base::units;
+use std::net::{IpAddr, SocketAddr};
+
+/// How many arithmetic operators one chain may have: each nests the tree a level deeper.
+const CHAIN_MAX: usize = 200;
+
+/// The type of a variable of that kind.
+pub(crate) fn variable_type(kind: Kind) -> Type {
+    match kind {
+        Kind::Bool => Type::Bool,
+        Kind::Int => Type::Int,
+        Kind::Duration => Type::Duration,
+        Kind::Time => Type::Time,
+        Kind::Bytes => Type::Bytes,
+        Kind::String => Type::String,
+        Kind::Ip => Type::Ip,
+        Kind::Backend => Type::Backend,
+        Kind::Storage => Type::Storage,
+        Kind::Blob => Type::Blob,
+        Kind::Body => Type::Void,
+    }
+}
+
+impl Checker<'_> {
+    /// An expression of exactly the type `want`, converted where VCL converts.
+    pub(crate) fn expression(&mut self, expression: &Expression, want: Type) -> Checked<Typed> {
+        if want == Type::Regex {
+            return self.regex_literal(expression);
+        }
+        let found = self.infer(expression, want)?;
+        if found.kind == want {
+            return Ok(found);
+        }
+        match want {
+            Type::String => self.printable(found),
+            Type::Bool => match truth(found) {
+                Ok(condition) => Ok(condition),
+                Err(found) => Err(self.mismatch(found.kind, found.span, want)),
+            },
+            _ => Err(self.mismatch(found.kind, found.span, want)),
+        }
+    }
+
+    fn mismatch(&self, found: Type, span: Span, want: Type) -> Box<Problem> {
+        let words = format!("Expression has type {}, expected {}", self.type_name(found), want.name());
+        Problem::over(span, words).into()
+    }
+
+    fn type_name(&self, kind: Type) -> String {
+        match kind {
+            Type::Object(index) => {
+                let class = self.objects.rows[index as usize].value.name;
+                let module = self.modules.iter().find(|(_, module)| {
+                    module
+                        .objects
+                        .iter()
+                        .any(|object| std::ptr::eq(object, self.objects.rows[index as usize].value))
+                });
+                match module {
+                    Some((name, _)) => format!("{name}.{class}"),
+                    None => class.to_owned(),
+                }
+            }
+            other => other.name().to_owned(),
+        }
+    }
+
+    /// A value that prints as a string. The node stays what it is: text is made when it is run.
+    fn printable(&self, found: Typed) -> Checked<Typed> {
+        let words = match found.kind {
+            Type::Bool
+            | Type::Int
+            | Type::Real
+            | Type::Duration
+            | Type::Time
+            | Type::Bytes
+            | Type::String
+            | Type::Ip
+            | Type::Backend
+            | Type::Acl
+            | Type::Probe
+            | Type::Header
+            | Type::Storage
+            | Type::Enum(_) => return Ok(Typed { kind: Type::String, ..found }),
+            Type::Blob => {
+                "Wrong use of BLOB value.\nBLOBs can only be used as arguments to VMOD functions.".to_owned()
+            }
+            Type::Void => "Function returns VOID:".to_owned(),
+            Type::Regex | Type::Sub | Type::Object(_) => {
+                format!("Cannot convert {} to STRING.", self.type_name(found.kind))
+            }
+        };
+        Err(Problem::over(found.span, words).into())
+    }
+
+    /// An expression of whatever type it is; `want` decides only what is open.
+    pub(crate) fn infer(&mut self, expression: &Expression, want: Type) -> Checked<Typed> {
+        let span = expression.span;
+        let (node, kind) = match &expression.kind {
+            ExpressionKind::Number(number) => number_value(number, span, want)?,
+            ExpressionKind::String(text) if want == Type::Ip => (address(text, span)?, Type::Ip),
+            ExpressionKind::String(text) => (Node::Text(Text::from(text.clone())), Type::String),
+            ExpressionKind::Blob(bytes) => (Node::Const(Value::Blob(Some(bytes.clone().into()))), Type::Blob),
+            ExpressionKind::Name(name) => return self.name(name, None, span, want),
+            ExpressionKind::Call(name, arguments) => return self.name(name, Some(arguments), span, want),
+            ExpressionKind::Property(subject, property, arguments) => {
+                let subject = self.infer(subject, Type::String)?;
+                return self.property(subject, property, arguments.as_deref(), span);
+            }
+            ExpressionKind::Negative(inner) => {
+                let inner = self.infer(inner, want)?;
+                match inner.kind {
+                    Type::Int | Type::Real | Type::Duration => {
+                        (Node::Negate(Box::new(inner.node)), inner.kind)
+                    }
+                    other => {
+                        let words = format!("Operator - not possible on type {}.", self.type_name(other));
+                        return Err(Problem::over(span, words).into());
+                    }
+                }
+            }
+            ExpressionKind::Not(inner) => {
+                let inner = self.infer(inner, Type::Bool)?;
+                let condition = truth(inner).map_err(|found| {
+                    let kind = self.type_name(found.kind);
+                    Problem::over(span, format!("'!' must be followed by BOOL, found {kind}."))
+                })?;
+                (Node::Not(Box::new(condition.node)), Type::Bool)
+            }
+            ExpressionKind::And(list) => (Node::And(self.conditions(list, "&&")?), Type::Bool),
+            ExpressionKind::Or(list) => (Node::Or(self.conditions(list, "||")?), Type::Bool),
+            ExpressionKind::Compare(left, sign, at, right) => {
+                (self.comparison(left, sign, *at, right)?, Type::Bool)
+            }
+            ExpressionKind::Sum(first, rest) => return self.sum(first, rest, span, want),
+            ExpressionKind::Product(first, rest) => return self.product(first, rest, span, want),
+        };
+        Ok(Typed { node, kind, span })
+    }
+
+    fn conditions(&mut self, list: &[Expression], sign: &str) -> Checked<Vec<Node>> {
+        let mut nodes = Vec::with_capacity(list.len());
+        for (index, expression) in list.iter().enumerate() {
+            let found = self.infer(expression, Type::Bool)?;
+            match truth(found) {
+                Ok(condition) => nodes.push(condition.node),
+                Err(found) => {
+                    let where_ = if index == 0 { "preceded" } else { "followed" };
+                    let kind = self.type_name(found.kind);
+                    let words = format!("'{sign}' must be {where_} by BOOL, found {kind}.");
+                    return Err(Problem::over(found.span, words).into());
+                }
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// `+` and `-`, left to right: arithmetic while the types allow it, then strings.
+    fn sum(
+        &mut self,
+        first: &Expression,
+        rest: &[(&'static str, Span, Expression)],
+        span: Span,
+        want: Type,
+    ) -> Checked<Typed> {
+        let text_wanted = matches!(want, Type::String | Type::Void);
+        let mut left = self.infer(first, want)?;
+        // The pieces before `left`, once the sum is known to be a text.
+        let mut pieces: Option<Vec<Node>> = None;
+        for (sign, at, expression) in rest {
+            let hint = if left.kind == Type::String { Type::String } else { left.kind };
+            let right =
+                self.infer(expression, if has_sum(left.kind, sign) { hint } else { want_text(hint) })?;
+            if pieces.is_none()
+                && let Some(kind) = sum_type(left.kind, sign, right.kind)
+            {
+                // A chain of texts may be as long as it likes; this one is numbers.
+                self.bounded(rest, span)?;
+                let operator = if *sign == "+" { Arithmetic::Add } else { Arithmetic::Subtract };
+                let node = Node::Arithmetic(operator, Box::new(left.node), Box::new(right.node));
+                left = Typed { node, kind, span: left.span.to(right.span) };
+                continue;
+            }
+            let joins = *sign != "-" && (left.kind == Type::String || text_wanted);
+            if !joins {
+                let words = format!(
+                    "{} {} {} not possible.",
+                    self.type_name(left.kind),
+                    if sign.is_empty() { "+" } else { sign },
+                    self.type_name(right.kind)
+                );
+                return Err(Problem::over(at.to(right.span), words).into());
+            }
+            let whole = left.span.to(right.span);
+            let list = match pieces.as_mut() {
+                Some(list) => list,
+                None => {
+                    let start = self.printable(left)?;
+                    pieces.insert(flatten(start.node))
+                }
+            };
+            list.extend(flatten(self.printable(right)?.node));
+            // What follows continues a text.
+            left = Typed { node: Node::Concat(Vec::new()), kind: Type::String, span: whole };
+        }
+        match pieces {
+            Some(list) => Ok(Typed { node: Node::Concat(join_constants(list)), kind: Type::String, span }),
+            None => Ok(Typed { span, ..left }),
+        }
+    }
+
+    fn bounded(&self, rest: &[(&'static str, Span, Expression)], span: Span) -> Checked<()> {
+        match rest.len() {
+            0..=CHAIN_MAX => Ok(()),
+            _ => Err(Problem::over(span, format!("More than {CHAIN_MAX} operators in a row")).into()),
+        }
+    }
+
+    fn product(
+        &mut self,
+        first: &Expression,
+        rest: &[(&'static str, Span, Expression)],
+        span: Span,
+        want: Type,
+    ) -> Checked<Typed> {
+        self.bounded(rest, span)?;
+        let mut left = self.infer(first, want)?;
+        for (sign, at, expression) in rest {
+            let operator = match *sign {
+                "*" => Arithmetic::Multiply,
+                "/" => Arithmetic::Divide,
+                _ => Arithmetic::Remainder,
+            };
+            if !matches!(left.kind, Type::Int | Type::Real | Type::Duration | Type::Bytes) {
+                let words = format!("Operator {sign} not possible on type {}.", self.type_name(left.kind));
+                return Err(Problem::at(*at, words).into());
+            }
+            let right = self.infer(expression, Type::Void)?;
+            let kind = match (left.kind, operator, right.kind) {
+                (Type::Int, _, Type::Int) => Type::Int,
+                (_, Arithmetic::Remainder, _) => Type::Void,
+                (Type::Int | Type::Real, _, Type::Real) | (Type::Real, _, Type::Int) => Type::Real,
+                (Type::Duration | Type::Bytes, _, Type::Int | Type::Real) => left.kind,
+                _ => Type::Void,
+            };
+            if kind == Type::Void {
+                let words = format!(
+                    "{} {sign} {} not possible.",
+                    self.type_name(left.kind),
+                    self.type_name(right.kind)
+                );
+                return Err(Problem::at(*at, words).into());
+            }
+            let node = Node::Arithmetic(operator, Box::new(left.node), Box::new(right.node));
+            left = Typed { node, kind, span: left.span.to(right.span) };
+        }
+        Ok(Typed { span, ..left })
+    }
+
+    fn comparison(
+        &mut self,
+        left: &Expression,
+        sign: &'static str,
+        at: Span,
+        right: &Expression,
+    ) -> Checked<Node> {
+        let left = self.infer(left, Type::Void)?;
+        let negated = sign == "!~";
+        match (left.kind, sign) {
+            (Type::String, "~" | "!~") => {
+                let regex = match self.regex_literal(right)?.node {
+                    Node::Const(Value::Code(regex)) => regex,
+                    _ => unreachable!("a regex literal is a code"),
+                };
+                return Ok(Node::Match { subject: Box::new(left.node), regex, negated });
+            }
+            (Type::Ip, "~" | "!~") => {
+                let Some([name]) = right.as_name().map(|name| name.parts.as_slice()) else {
+                    return Err(Problem::over(right.span, "Expected the name of an ACL").into());
+                };
+                let acl = self.acls.refer("acl", name)?;
+                return Ok(Node::InAcl { address: Box::new(left.node), acl, negated });
+            }
+            _ => {}
+        }
+        let comparison = match sign {
+            "==" => Comparison::Equal,
+            "!=" => Comparison::Unequal,
+            "<" => Comparison::Less,
+            "<=" => Comparison::LessOrEqual,
+            ">" => Comparison::Greater,
+            ">=" => Comparison::GreaterOrEqual,
+            _ => return Err(self.no_operator(sign, left.kind, at)),
+        };
+        let ordered = !matches!(comparison, Comparison::Equal | Comparison::Unequal);
+        let possible = match left.kind {
+            Type::Int | Type::Duration | Type::Bytes | Type::Real | Type::Time | Type::String => true,
+            Type::Backend | Type::Acl | Type::Probe | Type::Storage | Type::Sub | Type::Bool | Type::Ip => {
+                !ordered
+            }
+            Type::Void | Type::Header | Type::Blob | Type::Regex | Type::Enum(_) | Type::Object(_) => false,
+        };
+        if !possible {
+            return Err(self.no_operator(sign, left.kind, at));
+        }
+        let right = self.infer(right, left.kind)?;
+        if right.kind != left.kind {
+            let words = format!(
+                "Comparison of different types: {} '{sign}' {}",
+                self.type_name(left.kind),
+                self.type_name(right.kind)
+            );
+            return Err(Problem::at(at, words).into());
+        }
+        let (left, right, kind) = (Box::new(left.node), Box::new(right.node), left.kind);
+        Ok(match kind {
+            Type::String => Node::CompareText(comparison, left, right),
+            _ => Node::Compare(comparison, left, right),
+        })
+    }
+
+    fn no_operator(&self, sign: &str, kind: Type, at: Span) -> Box<Problem> {
+        Problem::at(at, format!("Operator {sign} not possible on {}", self.type_name(kind))).into()
+    }
+
+    fn regex_literal(&mut self, expression: &Expression) -> Checked<Typed> {
+        let span = expression.span;
+        match literal(expression) {
+            Some(pattern) => {
+                let index = self.regex(&pattern, span)?;
+                Ok(Typed { node: Node::Const(Value::Code(index)), kind: Type::Regex, span })
+            }
+            None => {
+                let found = self.infer(expression, Type::String)?;
+                Err(self.mismatch(found.kind, span, Type::Regex))
+            }
+        }
+    }
+
+    /// The field that a name begins with: its message, its name, and how many parts that takes.
+    pub(crate) fn field_name(&self, name: &Name) -> Option<(Side, Text, usize)> {
+        let [side, http, field, ..] = name.parts.as_slice() else { return None };
+        let row = SIDES.iter().find(|row| row.name == side.text)?;
+        (http.text == "http").then(|| (row.side, Text::from(field.text.clone()), 3))
+    }
+
+    fn read(&mut self, span: Span, allowed: Subs) {
+        self.flow.uses(self.current, Use { span, allowed, wrong: Wrong::Read });
+    }
+
+    /// A name, with the arguments of a call if one follows: a variable, a field, a symbol, a function; and what is
+    /// left of it are properties.
+    fn name(
+        &mut self,
+        name: &Name,
+        arguments: Option<&[Argument]>,
+        span: Span,
+        want: Type,
+    ) -> Checked<Typed> {
+        let first = &name.parts[0];
+        if let [_, second] = name.parts.as_slice() {
+            if let Some(module) = self.modules.get(&first.text).copied() {
+                return self.function(module, name, second, arguments, span);
+            }
+            if let Some(object) = self.objects.find(&first.text) {
+                return self.method(object, second, arguments, span);
+            }
+        }
+        if let ([Part { text: word, .. }], Some(arguments)) = (name.parts.as_slice(), arguments) {
+            return match word.as_str() {
+                "regsub" | "regsuball" => self.regsub(word == "regsuball", arguments, span),
+                _ => Err(not_found(name)),
+            };
+        }
+        let (base, length) = self.base(name, want)?;
+        let mut value = base;
+        let rest = &name.parts[length..];
+        if rest.is_empty() && arguments.is_some() {
+            return Err(Problem::over(span, format!("'{}' is not a function", name.text())).into());
+        }
+        for (index, part) in rest.iter().enumerate() {
+            let arguments = if index + 1 == rest.len() { arguments } else { None };
+            value = self.property(value, part, arguments, span)?;
+        }
+        Ok(value)
+    }
+
+    /// The value that a name begins with, and how many of its parts that takes.
+    fn base(&mut self, name: &Name, want: Type) -> Checked<(Typed, usize)> {
+        if let Some((side, field, length)) = self.field_name(name) {
+            let span = name.parts[0].span.to(name.parts[length - 1].span);
+            self.read(span, side.row().readable);
+            let typed = if want == Type::Header && name.parts.len() == length {
+                Typed { node: Node::Const(Value::Header(side, field)), kind: Type::Header, span }
+            } else {
+                Typed { node: Node::Field(side, field), kind: Type::String, span }
+            };
+            return Ok((typed, length));
+        }
+        let version = self.sources.version(name.span());
+        for length in (1..=name.parts.len().min(3)).rev() {
+            let head = Name { parts: name.parts[..length].to_vec() };
+            if let Some(variable) = Var::find(&head.text(), version) {
+                let kind = variable_type(variable.row().kind);
+                if kind == Type::Void {
+                    return Err(Problem::over(head.span(), "Variable cannot be read.").into());
+                }
+                self.mention(variable, head.span());
+                self.read(head.span(), variable.row().readable);
+                return Ok((Typed { node: Node::Var(variable), kind, span: head.span() }, length));
+            }
+        }
+        let first = &name.parts[0];
+        if first.text == "storage" && name.parts.len() > 1 {
+            let storage = &name.parts[1];
+            let head = Name { parts: name.parts[..2].to_vec() };
+            if let Some(known) = self.options.storages
+                && !known.iter().any(|known| *known == storage.text)
+            {
+                return Err(not_found(&head));
+            }
+            let node = Node::Const(Value::Storage(Some(Text::from(storage.text.clone()))));
+            return Ok((Typed { node, kind: Type::Storage, span: head.span() }, 2));
+        }
+        Ok((self.symbol(name, first, want)?, 1))
+    }
+
+    fn symbol(&mut self, name: &Name, first: &Part, want: Type) -> Checked<Typed> {
+        let span = first.span;
+        let alone = name.parts.len() == 1;
+        let typed = |node, kind| Ok(Typed { node, kind, span });
+        match (first.text.as_str(), want) {
+            ("true", _) => return typed(Node::Const(Value::Bool(true)), Type::Bool),
+            ("false", _) => return typed(Node::Const(Value::Bool(false)), Type::Bool),
+            ("default", Type::Backend) => return typed(Node::DefaultBackend, Type::Backend),
+            ("default", Type::Probe) => {}
+            ("default", _) => {
+                return Err(Problem::at(span, "Symbol 'default' is a reserved word.").into());
+            }
+            _ => {}
+        }
+        if want == Type::Probe && self.probes.find(&first.text).is_some() {
+            let index = self.probes.refer("probe", first)?;
+            let probe = self.probes.rows[index as usize].value.clone();
+            return typed(Node::Const(Value::Probe(Some(probe))), Type::Probe);
+        }
+        if let Some(index) = self.backends.find(&first.text) {
+            self.backends.refer("backend", first)?;
+            return typed(Node::Backend(index), Type::Backend);
+        }
+        if let Some(object) = self.objects.find(&first.text) {
+            return typed(Node::Const(Value::Void), Type::Object(object));
+        }
+        if self.acls.find(&first.text).is_some() {
+            let index = self.acls.refer("acl", first)?;
+            let acl = self.acls.rows[index as usize].value.clone();
+            return typed(Node::Const(Value::Acl(acl)), Type::Acl);
+        }
+        if self.probes.find(&first.text).is_some() {
+            let index = self.probes.refer("probe", first)?;
+            let probe = self.probes.rows[index as usize].value.clone();
+            return typed(Node::Const(Value::Probe(Some(probe))), Type::Probe);
+        }
+        if want == Type::Sub
+            && let Some(index) = self.routines.find(&first.text)
+        {
+            self.routines.refer("sub", first)?;
+            return typed(Node::Const(Value::Code(index)), Type::Sub);
+        }
+        if alone && want == Type::Backend {
+            return Err(
+                Problem::at(span, format!("Undefined backend {}, first reference:", first.text)).into()
+            );
+        }
+        Err(not_found(name))
+    }
+
+    fn regsub(&mut self, all: bool, arguments: &[Argument], span: Span) -> Checked<Typed> {
+        let [
+            Argument { name: None, value: subject },
+            Argument { name: None, value: regex },
+            Argument { name: None, value: replacement },
+        ] = arguments
+        else {
+            return Err(Problem::over(span, "regsub() and regsuball() take three arguments").into());
+        };
+        let subject = Box::new(self.expression(subject, Type::String)?.node);
+        let regex = match self.regex_literal(regex) {
+            Ok(Typed { node: Node::Const(Value::Code(regex)), .. }) => regex,
+            Ok(_) => unreachable!("a regex literal is a code"),
+            Err(problem) => {
+                return Err(problem.words("While compiling function call:").stretch(span).into());
+            }
+        };
+        let replacement = Box::new(self.expression(replacement, Type::String)?.node);
+        Ok(Typed { node: Node::Regsub { all, subject, regex, replacement }, kind: Type::String, span })
+    }
+
+    fn property(
+        &mut self,
+        subject: Typed,
+        property: &Part,
+        arguments: Option<&[Argument]>,
+        span: Span,
+    ) -> Checked<Typed> {
+        let (node, kind) = match (subject.kind, property.text.as_str(), arguments) {
+            (Type::String, "lower", Some([])) => (Node::Lower(Box::new(subject.node)), Type::String),
+            (Type::String, "upper", Some([])) => (Node::Upper(Box::new(subject.node)), Type::String),
+            (Type::Backend, "resolve", Some([])) => (Node::Resolve(Box::new(subject.node)), Type::Backend),
+            (Type::Storage, word, None) if StorageVar::find(word).is_some() => {
+                let property = StorageVar::find(word).expect("found by the guard");
+                let everywhere = Subs::CLIENT.union(Subs::BACKEND);
+                self.read(span, everywhere);
+                (Node::StorageProperty(Box::new(subject.node), property), variable_type(property.kind()))
+            }
+            (Type::Object(object), _, _) => return self.method(object, property, arguments, span),
+            (kind, word, _) => {
+                let kind = if kind == Type::String { "STRINGS".to_owned() } else { self.type_name(kind) };
+                let words = format!("Unknown property '{word}' for type {kind}");
+                return Err(Problem::at(property.span, words).into());
+            }
+        };
+        Ok(Typed { node, kind, span })
+    }
+}
+
+/// As a condition; what is none comes back.
+fn truth(found: Typed) -> Result<Typed, Typed> {
+    match found.kind {
+        Type::Bool => Ok(found),
+        Type::Backend | Type::Int | Type::Duration | Type::String => {
+            let node = Node::Truth(Box::new(found.node), found.kind);
+            Ok(Typed { node, kind: Type::Bool, span: found.span })
+        }
+        // Of a REAL none: comparing with zero is seldom exact, so the user shall say what is meant.
+        _ => Err(found),
+    }
+}
+
+fn sum_type(left: Type, sign: &str, right: Type) -> Option<Type> {
+    match (left, sign, right) {
+        (_, "", _) => None,
+        (Type::Bytes, _, Type::Bytes) => Some(Type::Bytes),
+        (Type::Duration, _, Type::Duration) => Some(Type::Duration),
+        (Type::Int, _, Type::Int) => Some(Type::Int),
+        (Type::Int | Type::Real, _, Type::Int | Type::Real) => Some(Type::Real),
+        (Type::Time, "-", Type::Time) => Some(Type::Duration),
+        (Type::Time, _, Type::Duration) => Some(Type::Time),
+        _ => None,
+    }
+}
+
+fn has_sum(kind: Type, sign: &str) -> bool {
+    !sign.is_empty() && matches!(kind, Type::Bytes | Type::Duration | Type::Int | Type::Real | Type::Time)
+}
+
+/// What the right side of a joining `+` is wanted for.
+fn want_text(hint: Type) -> Type {
+    match hint {
+        Type::Bytes => Type::Bytes,
+        _ => Type::String,
+    }
+}
+
+/// The parts of a text, so that texts of texts stay flat.
+fn flatten(node: Node) -> Vec<Node> {
+    match node {
+        Node::Concat(list) => list,
+        other => vec![other],
+    }
+}
+
+fn join_constants(list: Vec<Node>) -> Vec<Node> {
+    let mut joined: Vec<Node> = Vec::with_capacity(list.len());
+    for node in list {
+        match (joined.last_mut(), node) {
+            (Some(Node::Text(before)), Node::Text(text)) => {
+                *before = Text::from([before.as_ref(), text.as_ref()].concat());
+            }
+            (_, node) => joined.push(node),
+        }
+    }
+    joined
+}
+
+/// A string literal, perhaps put together from several.
+fn literal(expression: &Expression) -> Option<Vec<u8>> {
+    match &expression.kind {
+        ExpressionKind::String(text) => Some(text.clone()),
+        ExpressionKind::Sum(first, rest) => {
+            let mut text = literal(first)?;
+            for (sign, _, more) in rest {
+                if *sign == "-" {
+                    return None;
+                }
+                text.extend(literal(more)?);
+            }
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
+/// A number as a value: a size where one is wanted, a duration with a unit, else what its digits say.
+pub(crate) fn number_value(number: &Number, span: Span, want: Type) -> Checked<(Node, Type)> {
+    let sign = if number.negative { -1.0 } else { 1.0 };
+    if want == Type::Bytes {
+        return Ok((Node::Const(Value::Bytes(byte_count(number, span)?)), Type::Bytes));
+    }
+    if let Some(unit) = &number.unit {
+        let Some(scale) = units::unit_seconds(&unit.text) else {
+            let words = format!(
+                "Unknown duration unit '{}'\nLegal duration units are 'ms', 's', 'm', 'h', 'd', 'w' and 'y'",
+                unit.text
+            );
+            return Err(Problem::at(unit.span, words).into());
+        };
+        return Ok((Node::Const(Value::Duration(sign * number.real * scale)), Type::Duration));
+    }
+    match number.integer {
+        Some(integer) if want != Type::Real => {
+            let integer = if number.negative { -integer } else { integer };
+            Ok((Node::Const(Value::Int(integer)), Type::Int))
+        }
+        _ => Ok((Node::Const(Value::Real(sign * number.real)), Type::Real)),
+    }
+}
+
+fn byte_count(number: &Number, span: Span) -> Checked<u64> {
+    let unit = number.unit.as_ref().map_or("B", |unit| unit.text.as_str());
+    let scale = match unit {
+        "B" => 1u64,
+        "KB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        "TB" => 1 << 40,
+        _ => {
+            let words = format!(
+                "Unknown BYTES unit of measurement '{unit}'\nLegal are 'B', 'KB', 'MB', 'GB' and 'TB'"
+            );
+            return Err(Problem::over(span, words).into());
+        }
+    };
+    if number.negative {
+        return Err(Problem::over(span, "A number of bytes cannot be negative").into());
+    }
+    Ok((number.real * scale as f64) as u64)
+}
+
+fn address(text: &[u8], span: Span) -> Checked<Node> {
+    let text = String::from_utf8_lossy(text);
+    let address = text
+        .parse::<SocketAddr>()
+        .ok()
+        .or_else(|| text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 80)));
+    match address {
+        Some(address) => Ok(Node::Const(Value::Ip(Some(address)))),
+        None => Err(Problem::at(span, format!("Cannot convert to an IP address: '\"{text}\"'")).into()),
+    }
+}

@@ -1,0 +1,317 @@
+//! The checker: definitions of backends, probes and access lists.
+
+use crate::check::{Checker, not_found};
+use crate::compile::Options;
+use crate::diagnostics::{Checked, Problem};
+use crate::source::{Sources, Span};
+use crate::syntax::{Entry, Field, FieldValue, Name, Part};
+use crate::value::{AclEntry, AclValue, BackendDefinition, ProbeDefinition};
+use copal_base::{Seconds, units};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The most results a probe remembers: one bit each in a 64-bit word.
+const WINDOW_MAX: i64 = 64;
+/// The most addresses one access list may hold, host names resolved.
+const ENTRIES_MAX: usize = 100_000;
+
+pub(crate) fn backend(
+    checker: &mut Checker,
+    name: &Part,
+    keyword: Span,
+    none: bool,
+    fields: &[Field],
+) -> Checked<BackendDefinition> {
+    let mut definition = BackendDefinition { name: name.text.clone(), none, ..Default::default() };
+    if none {
+        return Ok(definition);
+    }
+    let inside = |problem: Box<Problem>| -> Box<Problem> {
+        problem.words("In backend specification starting at:").token(keyword).into()
+    };
+    once(fields).map_err(inside)?;
+    for field in fields {
+        backend_field(checker, &mut definition, field).map_err(inside)?;
+    }
+    let address = |wanted: &str| fields.iter().find(|field| field.name.text == wanted);
+    match (address("host"), address("path")) {
+        (None, None) => Err(inside(Problem::at(name.span, "Expected .host or .path.").into())),
+        (Some(host), Some(path)) => {
+            let (first, second) =
+                if host.name.span.start < path.name.span.start { (host, path) } else { (path, host) };
+            Err(inside(
+                Problem::at(second.name.span, "Address redefinition at:")
+                    .words("Previous definition:")
+                    .token(first.name.span)
+                    .into(),
+            ))
+        }
+        (Some(_), None) | (None, Some(_)) => Ok(definition),
+    }
+}
+
+fn backend_field(checker: &mut Checker, definition: &mut BackendDefinition, field: &Field) -> Checked<()> {
+    match field.name.text.as_str() {
+        "host" => {
+            definition.host = text(field)?;
+            if definition.host.is_empty() {
+                return Err(Problem::at(field.value_span, "Backend host is empty").into());
+            }
+        }
+        "port" => definition.port = Some(port(field)?),
+        "path" => {
+            let path = text(field)?;
+            if !path.starts_with('/') {
+                return Err(Problem::at(field.value_span, "Backend path: Must be an absolute path:").into());
+            }
+            definition.path = Some(path);
+        }
+        "host_header" => definition.host_header = Some(text(field)?),
+        "authority" => definition.authority = Some(text(field)?),
+        "connect_timeout" => definition.connect_timeout = Some(duration(field)?),
+        "first_byte_timeout" => definition.first_byte_timeout = Some(duration(field)?),
+        "between_bytes_timeout" => definition.between_bytes_timeout = Some(duration(field)?),
+        "max_connections" => definition.max_connections = Some(whole(field)?.min(i64::from(u32::MAX)) as u32),
+        "proxy_header" => match whole(field)? {
+            version @ (1 | 2) => definition.proxy_header = Some(version as u8),
+            _ => return Err(Problem::at(field.value_span, ".proxy_header must be 1 or 2").into()),
+        },
+        "probe" => definition.probe = Some(backend_probe(checker, field)?),
+        _ => return Err(unknown(field)),
+    }
+    Ok(())
+}
+
+fn backend_probe(checker: &mut Checker, field: &Field) -> Checked<Arc<ProbeDefinition>> {
+    match &field.value {
+        FieldValue::Inline(fields) => Ok(Arc::new(probe(checker.sources, "", field.value_span, fields)?)),
+        FieldValue::Word(word) => match checker.probes.find(&word.text) {
+            Some(_) => {
+                let index = checker.probes.refer("probe", word)?;
+                Ok(checker.probes.rows[index as usize].value.clone())
+            }
+            None => Err(not_found(&Name { parts: vec![word.clone()] })),
+        },
+        FieldValue::Number(_) | FieldValue::Strings(_) => {
+            Err(Problem::at(field.value_span, "Expected '{' or name of probe.").into())
+        }
+    }
+}
+
+pub(crate) fn probe(
+    sources: &Sources,
+    name: &str,
+    keyword: Span,
+    fields: &[Field],
+) -> Checked<ProbeDefinition> {
+    let mut probe = ProbeDefinition { name: name.to_owned(), ..Default::default() };
+    probe_fields(&mut probe, fields).map_err(|problem| -> Box<Problem> {
+        if sources.quote(keyword).starts_with('{') {
+            return problem;
+        }
+        problem.words("In probe specification starting at:").token(keyword).into()
+    })?;
+    Ok(probe)
+}
+
+fn probe_fields(probe: &mut ProbeDefinition, fields: &[Field]) -> Checked<()> {
+    once(fields)?;
+    let find = |wanted: &str| fields.iter().find(|field| field.name.text == wanted);
+    for field in fields {
+        match field.name.text.as_str() {
+            "url" => probe.url = text(field)?,
+            "request" => probe.request = Some(request(field)?),
+            "expected_response" => {
+                probe.expected_response = match u16::try_from(whole(field)?) {
+                    Ok(status @ 100..=999) => status,
+                    _ => {
+                        let words = "Must specify .expected_response with three digits (100 - 999)";
+                        return Err(Problem::at(field.value_span, words).into());
+                    }
+                }
+            }
+            "timeout" => probe.timeout = duration(field)?,
+            "interval" => probe.interval = duration(field)?,
+            "window" => probe.window = counted(field)?,
+            "threshold" => probe.threshold = counted(field)?,
+            "initial" => probe.initial = Some(counted(field)?),
+            "expect_close" => {
+                probe.expect_close = match &field.value {
+                    FieldValue::Word(word) if word.text == "true" => true,
+                    FieldValue::Word(word) if word.text == "false" => false,
+                    _ => return Err(Problem::at(field.value_span, "Expected true or false").into()),
+                }
+            }
+            _ => return Err(unknown(field)),
+        }
+    }
+    if let (Some(_), Some(second)) = (find("url"), find("request")) {
+        return Err(Problem::at(second.name.span, "Probe request redefinition at:").into());
+    }
+    match (find("window"), find("threshold")) {
+        (Some(window), None) => {
+            return Err(Problem::at(window.value_span, "Must specify .threshold with .window").into());
+        }
+        (window, Some(threshold)) if probe.threshold > probe.window => {
+            let mut problem = Problem::at(threshold.value_span, "Threshold can not be greater than window.");
+            if let Some(window) = window {
+                problem = problem.token(window.value_span);
+            }
+            return Err(problem.into());
+        }
+        _ => {}
+    }
+    if probe.timeout <= 0.0 || probe.interval <= 0.0 {
+        let field = find("timeout").or(find("interval")).expect("the defaults are positive");
+        return Err(Problem::at(field.value_span, "A probe's times must be more than zero").into());
+    }
+    probe.initial = probe.initial.map(|initial| initial.min(probe.threshold));
+    Ok(())
+}
+
+pub(crate) fn acl(
+    options: &Options,
+    name: &Part,
+    flags: &[(bool, Part)],
+    entries: &[Entry],
+) -> Checked<AclValue> {
+    let (mut log, mut pedantic) = (false, true);
+    for (on, flag) in flags {
+        match flag.text.as_str() {
+            "log" => log = *on,
+            "pedantic" => pedantic = *on,
+            // Our lists are tables in any case.
+            "table" | "fold" => {}
+            _ => return Err(Problem::at(flag.span, "Unknown ACL flag:").into()),
+        }
+    }
+    let mut list = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let addresses = match entry.address.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => match (options.resolve)(&entry.address) {
+                Ok(addresses) => addresses,
+                Err(_) if entry.optional => continue,
+                Err(why) => {
+                    let words = format!("DNS lookup({}): {why}", entry.address);
+                    return Err(Problem::at(entry.address_span, words).into());
+                }
+            },
+        };
+        for address in addresses {
+            list.push(acl_entry(entry, address, pedantic)?);
+        }
+        if list.len() > ENTRIES_MAX {
+            let words = format!("More than {ENTRIES_MAX} addresses in one ACL");
+            return Err(Problem::at(entry.address_span, words).into());
+        }
+    }
+    Ok(AclValue::new(name.text.clone(), log, list))
+}
+
+fn acl_entry(entry: &Entry, address: IpAddr, pedantic: bool) -> Checked<AclEntry> {
+    let (bits, family) = match address {
+        IpAddr::V4(_) => (32, "IPv4"),
+        IpAddr::V6(_) => (128, "IPv6"),
+    };
+    let mask = match entry.mask {
+        None => bits,
+        Some((mask, _)) if (0..=i64::from(bits)).contains(&mask) => mask as u8,
+        Some((mask, span)) => {
+            let words = format!("Too wide mask (/{mask}) for {family} address");
+            return Err(Problem::at(span, words).into());
+        }
+    };
+    let network = crate::acl::network(address, mask);
+    if network != address && pedantic {
+        let words = format!("Non-zero bits in masked part, (maybe use {network}/{mask} ?)");
+        return Err(Problem::at(entry.address_span, words).into());
+    }
+    let source = match entry.mask {
+        Some((mask, _)) => format!("\"{}\"/{mask}", entry.address),
+        None => format!("\"{}\"", entry.address),
+    };
+    Ok(AclEntry { address: network, mask, negated: entry.negated, source })
+}
+
+fn once(fields: &[Field]) -> Checked<()> {
+    for (index, field) in fields.iter().enumerate() {
+        if let Some(first) = fields[..index].iter().find(|first| first.name.text == field.name.text) {
+            return Err(Problem::at(field.name.span, format!("Field '{}' redefined at:", field.name.text))
+                .words("First defined at:")
+                .token(first.name.span)
+                .into());
+        }
+    }
+    Ok(())
+}
+
+fn unknown(field: &Field) -> Box<Problem> {
+    Problem::at(field.name.span, format!("Unknown field: '{}' at", field.name.text)).into()
+}
+
+fn text(field: &Field) -> Checked<String> {
+    let FieldValue::Strings(strings) = &field.value else {
+        return Err(Problem::at(field.value_span, "Expected a string").into());
+    };
+    match String::from_utf8(strings.concat()) {
+        Ok(text) if !text.bytes().any(|byte| byte.is_ascii_control()) => Ok(text),
+        _ => Err(Problem::at(field.value_span, "Expected printable text").into()),
+    }
+}
+
+/// The lines of a probe's request, each closed by CRLF, and the empty line.
+fn request(field: &Field) -> Checked<String> {
+    let FieldValue::Strings(strings) = &field.value else {
+        return Err(Problem::at(field.value_span, "Expected a string").into());
+    };
+    let mut request = String::new();
+    for line in strings {
+        let Ok(line) = std::str::from_utf8(line) else {
+            return Err(Problem::at(field.value_span, "Expected text").into());
+        };
+        request.push_str(line);
+        request.push_str("\r\n");
+    }
+    request.push_str("\r\n");
+    Ok(request)
+}
+
+/// A port's name or number; Varnish takes both `"80"` and `80`.
+fn port(field: &Field) -> Checked<String> {
+    match &field.value {
+        FieldValue::Number(_) => Ok(whole(field)?.to_string()),
+        FieldValue::Strings(_) | FieldValue::Word(_) | FieldValue::Inline(_) => text(field),
+    }
+}
+
+fn duration(field: &Field) -> Checked<Seconds> {
+    if let FieldValue::Number(number) = &field.value {
+        let unit = number.unit.as_ref().map(|unit| unit.text.as_str());
+        if let Some(scale) = unit.and_then(units::unit_seconds) {
+            return Ok(number.real * scale);
+        }
+    }
+    Err(Problem::at(
+        field.value_span,
+        "Expected a duration with its unit: 'ms', 's', 'm', 'h', 'd', 'w' or 'y'",
+    )
+    .into())
+}
+
+fn whole(field: &Field) -> Checked<i64> {
+    match &field.value {
+        FieldValue::Number(number) if number.unit.is_none() => match number.integer {
+            Some(integer) => Ok(integer),
+            None => Err(Problem::at(field.value_span, "Expected a whole number").into()),
+        },
+        _ => Err(Problem::at(field.value_span, "Expected a whole number").into()),
+    }
+}
+
+fn counted(field: &Field) -> Checked<u32> {
+    match whole(field)? {
+        count @ 0..=WINDOW_MAX => Ok(count as u32),
+        _ => Err(Problem::at(field.value_span, format!("Must be {WINDOW_MAX} or less.")).into()),
+    }
+}
