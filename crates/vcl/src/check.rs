@@ -622,8 +622,10 @@ fn plain(word: &str) -> Option<Plain> {
 
 /// The message for a name that means nothing.
 pub(crate) fn not_found(name: &Name) -> Box<Problem> {
+    let text = name.text();
+    let elsewhere = crate::variables::other_version(&text).map(|why| format!(" ({why})")).unwrap_or_default();
     Problem::new()
-        .words(format!("Symbol not found: '{}'", name.text()))
+        .words(format!("Symbol not found: '{text}'{elsewhere}"))
         .words("At: ")
         .stretch(name.span())
         .into()

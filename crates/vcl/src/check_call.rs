@@ -63,7 +63,7 @@ impl Checker<'_> {
         match methods.iter().find(|method| method.name == word.text) {
             Some(method) => self.invoke(method, Some(object), arguments, word.span, span),
             None => {
-                let class = self.objects.rows[object as usize].value.name;
+                let class = self.type_name(Type::Object(object));
                 let words = format!("Unknown property '{}' for type {class}", word.text);
                 Err(Problem::at(word.span, words).into())
             }

@@ -60,7 +60,7 @@ impl Checker<'_> {
         Problem::over(span, words).into()
     }
 
-    fn type_name(&self, kind: Type) -> String {
+    pub(crate) fn type_name(&self, kind: Type) -> String {
         match kind {
             Type::Object(index) => {
                 let class = self.objects.rows[index as usize].value.name;
@@ -249,11 +249,14 @@ impl Checker<'_> {
                 let words = format!("Operator {sign} not possible on type {}.", self.type_name(left.kind));
                 return Err(Problem::at(*at, words).into());
             }
+            if operator == Arithmetic::Remainder && left.kind != Type::Int {
+                return Err(Problem::at(*at, "Operator % only possible on INT.").into());
+            }
             let right = self.infer(expression, Type::Void)?;
             let kind = match (left.kind, operator, right.kind) {
                 (Type::Int, _, Type::Int) => Type::Int,
                 (_, Arithmetic::Remainder, _) => Type::Void,
-                (Type::Int | Type::Real, _, Type::Real) | (Type::Real, _, Type::Int) => Type::Real,
+                (Type::Real, _, Type::Real | Type::Int) => Type::Real,
                 (Type::Duration | Type::Bytes, _, Type::Int | Type::Real) => left.kind,
                 _ => Type::Void,
             };
@@ -429,7 +432,7 @@ impl Checker<'_> {
             let storage = &name.parts[1];
             let head = Name { parts: name.parts[..2].to_vec() };
             if let Some(known) = self.options.storages
-                && !known.iter().any(|known| *known == storage.text)
+                && !known.contains(&storage.text)
             {
                 return Err(not_found(&head));
             }

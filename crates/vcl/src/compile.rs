@@ -26,16 +26,20 @@ pub const BUILTIN: &str = include_str!("builtin.vcl");
 /// What messages call it.
 pub const BUILTIN_NAME: &str = "<builtin>";
 
+/// Reads a file: see [`Options::include`].
+pub type Include<'a> = dyn Fn(&str, &str) -> Result<(String, Vec<u8>), String> + 'a;
+/// Expands a pattern: see [`Options::glob`].
+pub type Glob<'a> = dyn Fn(&str, &str) -> Result<Vec<String>, String> + 'a;
+
 /// What the compiler needs of the world outside.
 pub struct Options<'a> {
     /// The modules that `import` finds.
     pub registry: &'a dyn Registry,
     /// Reads a file for `include`: the name as written and the file that includes it, to the full name and the text.
     /// The error is the reason, as `No such file or directory`.
-    #[allow(clippy::type_complexity)]
-    pub include: &'a dyn Fn(&str, &str) -> Result<(String, Vec<u8>), String>,
+    pub include: &'a Include<'a>,
     /// The names that a pattern of `include +glob` matches, each for [`Options::include`], in order.
-    pub glob: &'a dyn Fn(&str, &str) -> Result<Vec<String>, String>,
+    pub glob: &'a Glob<'a>,
     /// The addresses of a host name in an ACL.
     pub resolve: &'a dyn Fn(&str) -> Result<Vec<IpAddr>, String>,
     /// Whether a VCL label exists; all do if absent.

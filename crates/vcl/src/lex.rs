@@ -200,7 +200,7 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 
 /// Standard base64 with padding. RFC 4648, section 4.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);

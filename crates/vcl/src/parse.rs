@@ -232,8 +232,15 @@ impl Parser<'_> {
         let Ok(address) = String::from_utf8(text) else {
             return Err(Problem::at(address_span, "An address must be text").into());
         };
-        let mut mask = None;
-        if self.take("/") {
+        // Varnish takes a mask inside the quotes as well as behind them.
+        let (address, inner) = match address.split_once('/') {
+            Some((network, bits)) if !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (network.to_owned(), Some((bits.parse().unwrap_or(i64::MAX), address_span)))
+            }
+            _ => (address, None),
+        };
+        let mut mask = inner;
+        if mask.is_none() && self.take("/") {
             let token = self.peek().clone();
             if token.kind != Kind::Int {
                 return self.unexpected("CNUM");
@@ -289,9 +296,6 @@ impl Parser<'_> {
         self.expect("{")?;
         let mut statements = Vec::new();
         while !self.take("}") {
-            if self.take(";") {
-                continue;
-            }
             statements.push(self.statement()?);
         }
         self.depth -= 1;

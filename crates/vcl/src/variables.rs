@@ -271,6 +271,16 @@ impl Var {
     }
 }
 
+/// Why a name means nothing in this version although it does in another, for the message.
+pub(crate) fn other_version(name: &str) -> Option<&'static str> {
+    let row = TABLE.iter().find(|row| row.name == name)?;
+    Some(match row.versions {
+        V40 => "Only available when VCL syntax <= 4.0",
+        V41 => "Only available when 4.1 <= VCL syntax",
+        _ => return None,
+    })
+}
+
 /// A property of a storage: `storage.<name>.free_space` and its like. Read through [`crate::host::Host::storage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StorageVar {

@@ -185,7 +185,7 @@ fn words() {
         ),
         (
             "import directors; sub vcl_init { new x = directors.fallback(); x.foo(default); }",
-            "Unknown property 'foo' for type",
+            "Unknown property 'foo' for type directors.fallback",
         ),
         ("sub vcl_recv { unset req.url; }", "Variable cannot be unset."),
         ("sub vcl_recv { set now = 1s; }", "Variable is read only."),
@@ -264,6 +264,14 @@ fn words() {
         ("sub vcl_backend_fetch { set bereq.http.x = bereq.body; }", "Variable cannot be read."),
         ("sub vcl_recv { set req.http.\"a b\" = \"c\"; }", "Invalid character in header name"),
         ("sub foo {} sub foo {} sub vcl_recv { call foo; }", "Subroutine 'foo' redefined."),
+        ("sub vcl_recv { set req.http.x = 5 * 1.5; }", "INT * REAL not possible."),
+        ("sub vcl_recv { set req.http.x = 5s % 2; }", "Operator % only possible on INT."),
+        ("sub vcl_recv { ; }", "Expected an action, 'if', '{' or '}'"),
+        (
+            "sub vcl_backend_response { set beresp.storage_hint = \"x\"; }",
+            "Symbol not found: 'beresp.storage_hint' (Only available when VCL syntax <= 4.0)",
+        ),
+        ("acl a { \"10.0.0.0/x\"; }", "DNS lookup(10.0.0.0/x)"),
         ("vcl 4.0;", "The version declaration must be the first thing in a file."),
     ] {
         says(body, want);
@@ -298,11 +306,11 @@ fn grammar() {
         "sub vcl_recv { return (synth(200, \"x\" + 5 + now)); } sub vcl_backend_error { return (retry); }",
         "sub vcl_recv { unset req.http.x-y; set req.http.\"a.b\" = \"c\"; set req.http.content-length = 5; }",
         "sub vcl_recv { if (storage.s0.happy) {} if (storage.s0.free_space > 10MB) { ban(\"obj.age > \" + 1s); } }",
-        "sub vcl_recv { set req.url += \"x\"; set req.http.x += \"y\"; rollback(req); { { } ; } }",
+        "sub vcl_recv { set req.url += \"x\"; set req.http.x += \"y\"; rollback(req); { { } } }",
         "sub vcl_synth { set resp.body += \"x\"; set resp.status *= 2; synthetic({\"a\"} + 1); }",
         "backend a { .host = \"h\"; .port = 80; .proxy_header = 2; .max_connections = 5; .host_header = \"x\"; } \
          sub vcl_recv { set req.backend_hint = a; }",
-        "acl a -pedantic +log { \"10.1.2.3\"/8; ! \"10.0.0.1\"; (\"no.such.invalid\"); \"::1\"; } \
+        "acl a -pedantic +log { \"10.1.2.3\"/8; ! \"10.0.0.1\"; (\"no.such.invalid\"); \"::1\"; \"192.0.2.0/24\"; } \
          sub vcl_recv { if (client.ip !~ a) { return (pass); } }",
         "probe p { .url = \"/x\"; .interval = 1m; } backend b { .host = \"h\"; .probe = p; } \
          sub vcl_recv { if (req.backend_hint == b) {} }",
