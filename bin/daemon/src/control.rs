@@ -6,6 +6,7 @@ use crate::{log, workdir};
 use admin::client::{ADDRESS_FILE, Place};
 use admin::{Commands, Reply, Session, Status};
 use copal_admin as admin;
+use copal_observe as observe;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
@@ -133,7 +134,7 @@ struct Control<P: Plant> {
     sessions: Cell<usize>,
 }
 
-/// Serves the command line until a signal ends the program. Then stops serving clients.
+/// Serves the command line until a signal ends the program. Then stops serving clients. `shm` is what the manager shows.
 ///
 /// # Errors
 /// Signals or sockets cannot be watched.
@@ -141,6 +142,7 @@ pub(crate) async fn run<P: Plant + 'static>(
     management: Management<P>,
     entrance: Entrance,
     secret: Option<PathBuf>,
+    shm: Option<observe::Manager>,
 ) -> io::Result<()> {
     let control = Rc::new(Control { management: RefCell::new(management), secret, sessions: Cell::new(0) });
     for listener in entrance.listeners {
@@ -157,11 +159,19 @@ pub(crate) async fn run<P: Plant + 'static>(
         tokio::select! {
             _ = interrupt.recv() => break log::info("ending", &[("signal", &"INT")]),
             _ = terminate.recv() => break log::info("ending", &[("signal", &"TERM")]),
-            _ = tick.tick() => control.management.borrow_mut().tick(),
+            _ = tick.tick() => housekeeping(&control, shm.as_ref()),
         }
     }
     control.management.borrow_mut().stop();
     Ok(())
+}
+
+fn housekeeping<P: Plant>(control: &Control<P>, shm: Option<&observe::Manager>) {
+    let mut management = control.management.borrow_mut();
+    management.tick();
+    if let Some(shm) = shm {
+        shm.merge(management.now());
+    }
 }
 
 async fn accept<P: Plant + 'static>(control: Rc<Control<P>>, listener: tokio::net::TcpListener) {
@@ -268,7 +278,7 @@ mod tests {
         local.block_on(&runtime, async {
             let entrance = Entrance::bind(&["127.0.0.1:0".into()]).unwrap();
             let address = entrance.addresses()[0];
-            tokio::task::spawn_local(run(testing::running(), entrance, secret));
+            tokio::task::spawn_local(run(testing::running(), entrance, secret, None));
             tokio::task::spawn_blocking(move || client(address)).await.unwrap()
         })
     }

@@ -1,13 +1,48 @@
-//! `copald`.
+//! `copald`: the caching proxy, with the face of `varnishd`.
+//!
+//! This program reads arguments and joins the parts: [`management`] keeps VCLs and parameters and answers the command line
+//! ([`control`]); [`serving`] has the threads that serve clients. Between them stands only [`plant`].
+
 mod args;
 mod background;
+mod compile;
 mod control;
-mod glob;
+mod launch;
 mod log;
 mod management;
+mod panic;
 mod parameters;
 mod plant;
+mod serving;
 mod storage_spec;
+mod wire_up;
 mod workdir;
 
-fn main() {}
+use std::process::ExitCode;
+
+/// Objects are of all sizes and come and go on all threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The command line cannot be understood.
+const USAGE_ERROR: u8 = 2;
+
+fn main() -> ExitCode {
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match args::parse(&words) {
+        Ok(args::Task::Version) => {
+            eprint!("{}", args::version());
+            ExitCode::SUCCESS
+        }
+        Ok(args::Task::Usage) => {
+            print!("{}", args::USAGE);
+            ExitCode::SUCCESS
+        }
+        Ok(args::Task::Run(arguments)) => launch::launch(&arguments),
+        Err(error) => {
+            eprintln!("Error: {error}\n(-? gives usage)");
+            ExitCode::from(USAGE_ERROR)
+        }
+    }
+}

@@ -11,8 +11,8 @@ use copal_base as base;
 pub(crate) struct Source {
     /// What messages call it: a file's path, or `<vcl.inline>`.
     pub(crate) name: String,
-    /// The text.
-    pub(crate) text: String,
+    /// The text; need not be UTF-8.
+    pub(crate) text: Vec<u8>,
 }
 
 /// A VCL that the compiler accepts.
@@ -113,6 +113,9 @@ pub(crate) trait Plant {
 
     /// Whether clients are being served.
     fn running(&self) -> bool;
+
+    /// Whether something that serves has ended by itself, so that serving must be begun anew.
+    fn broken(&self) -> bool;
 
     /// Begins to serve with these VCLs, `active` one of them. Resolves host names, which may take long.
     ///

@@ -2,10 +2,10 @@
 
 use super::Management;
 use super::table::Columns;
-use crate::glob;
 use crate::plant::{AdminHealth, Backend, Plant};
 use admin::{Reply, json};
 use copal_admin as admin;
+use copal_observe::glob;
 use copal_wire as wire;
 use std::fmt::Write as _;
 

@@ -2,6 +2,7 @@
 
 use super::Management;
 use crate::args;
+use crate::panic;
 use crate::plant::{Load, Plant};
 use admin::{Reply, json};
 use copal_admin as admin;
@@ -27,6 +28,13 @@ fn platform() -> String {
         text(name.release()),
         text(name.machine())
     )
+}
+
+pub(super) fn panic_clear() -> Reply {
+    match panic::clear() {
+        true => Reply::done(),
+        false => Reply::cant("No panic to clear"),
+    }
 }
 
 impl<P: Plant> Management<P> {
@@ -78,6 +86,29 @@ impl<P: Plant> Management<P> {
                 crate::log::error("start", &[("error", &why)]);
                 Reply::cant(why)
             }
+        }
+    }
+
+    /// After a thread that serves has ended by itself: ends the others, and begins again if that is wanted.
+    pub(super) fn begin_anew(&mut self) {
+        crate::log::error(
+            "a thread that serves has ended",
+            &[("auto_restart", &self.parameters.auto_restart)],
+        );
+        self.plant.stop();
+        if self.parameters.auto_restart {
+            self.start_command();
+        }
+    }
+
+    pub(super) fn panic_show(&self, json: bool) -> Reply {
+        match panic::last() {
+            Some(text) if json => {
+                let begin = json::begin(2, &["panic.show", "-j"], self.now_time());
+                Reply::ok(format!("{begin} {}\n]\n", json::string(&text)))
+            }
+            Some(text) => Reply::ok(text),
+            None => Reply::cant("Child has not panicked or panic has been cleared"),
         }
     }
 
@@ -155,6 +186,19 @@ mod tests {
             101,
             "Unknown request in manager process (child not running).\nType 'help' for more info.\n",
         );
+    }
+
+    #[test]
+    fn what_breaks_begins_anew() {
+        let mut manager = super::super::testing::running();
+        manager.plant().broken.set(true);
+        manager.tick();
+        assert_eq!(manager.plant().log.borrow().last().unwrap(), "start 1 boot");
+        check(&mut manager, "status", 200, "Child in state running");
+        check(&mut manager, "param.set auto_restart off", 200, "");
+        manager.plant().broken.set(true);
+        manager.tick();
+        check(&mut manager, "status", 200, "Child in state stopped");
     }
 
     #[test]

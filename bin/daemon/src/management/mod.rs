@@ -13,14 +13,13 @@ pub(crate) mod testing;
 pub(crate) mod vcl;
 
 use crate::parameters::{self, Parameters};
-use crate::plant::Plant;
+use crate::plant::{Plant, Source};
 use admin::{Command, Commands, Reply, Status, Verb};
 use base::Time;
 use base::clock::Clock;
 use copal_admin as admin;
 use copal_base as base;
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 use vcl::Table;
 
@@ -50,30 +49,17 @@ impl<P: Plant> Management<P> {
         Ok(())
     }
 
-    /// The parameters in force.
-    pub(crate) fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
-
     /// What serves.
     pub(crate) fn plant(&self) -> &P {
         &self.plant
     }
 
-    /// Loads the VCL in a file under `name`, as `vcl.load` does.
+    /// Loads a VCL under `name`, as `vcl.load` and `vcl.inline` do.
     ///
     /// # Errors
-    /// What `vcl.load` would answer.
-    pub(crate) fn load_file(&mut self, name: &str, file: &Path) -> Result<(), Reply> {
-        refusal(self.vcl_load(name, &file.to_string_lossy(), None))
-    }
-
-    /// Loads VCL text under `name`; messages call it `origin`.
-    ///
-    /// # Errors
-    /// What `vcl.inline` would answer.
-    pub(crate) fn load_text(&mut self, name: &str, origin: &str, text: &str) -> Result<(), Reply> {
-        refusal(self.vcl_text(name, origin, text, None))
+    /// What these would answer.
+    pub(crate) fn load(&mut self, name: &str, source: &Source) -> Result<(), Reply> {
+        refusal(self.vcl_source(name, source, None))
     }
 
     /// Serves new requests with the VCL `name`, as `vcl.use` does.
@@ -100,6 +86,9 @@ impl<P: Plant> Management<P> {
     /// Housekeeping, a few times a second.
     pub(crate) fn tick(&mut self) {
         self.plant.tick();
+        if self.plant.broken() {
+            self.begin_anew();
+        }
         let now = self.clock.now();
         self.cool_down(now);
     }
@@ -133,8 +122,8 @@ impl<P: Plant> Commands for Management<P> {
             Verb::Status => self.status(json),
             Verb::Start => self.start_command(),
             Verb::Stop => self.stop_command(),
-            Verb::PanicShow => Reply::cant("Child has not panicked or panic has been cleared"),
-            Verb::PanicClear => Reply::cant("No panic to clear"),
+            Verb::PanicShow => self.panic_show(json),
+            Verb::PanicClear => general::panic_clear(),
             Verb::DebugListenAddress => self.listen_address(),
             Verb::StorageList => self.storage_list(json),
             Verb::Ban => self.ban(arguments),

@@ -4,45 +4,60 @@
 /// last. Source: the shapes of Varnish 7.1's `vcl.list` and `backend.list`.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    rows: Vec<(Vec<String>, Vec<String>)>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+enum Row {
+    Cells(Vec<String>),
+    Line(String),
 }
 
 impl Columns {
     /// Adds a row.
     pub(super) fn row(&mut self, cells: &[&str]) {
-        self.rows.push((cells.iter().map(|&cell| cell.to_owned()).collect(), Vec::new()));
+        self.rows.push(Row::Cells(cells.iter().map(|&cell| cell.to_owned()).collect()));
     }
 
-    /// Adds lines that follow the last row as they are.
+    /// Adds lines: those with tabs as rows whose cells the tabs divide, the others as they are.
     pub(super) fn lines(&mut self, lines: &[String]) {
-        if let Some((_, below)) = self.rows.last_mut() {
-            below.extend_from_slice(lines);
+        for line in lines {
+            match line.contains('\t') {
+                true => self.row(&line.split('\t').collect::<Vec<_>>()),
+                false => self.rows.push(Row::Line(line.clone())),
+            }
         }
     }
 
     /// All rows as text.
     pub(super) fn print(&self) -> String {
-        let count = self.rows.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|(cells, _)| cells.get(column)).map(String::len).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> =
-            (0..count).map(|column| width(column) + if column == 0 { 3 } else { 4 }).collect();
-        let mut out = String::new();
-        for (cells, below) in &self.rows {
-            for (column, cell) in cells.iter().enumerate() {
-                out.push_str(cell);
-                if column + 1 < cells.len() {
-                    out.extend(std::iter::repeat_n(' ', widths[column] - cell.len()));
-                }
-            }
-            out.push('\n');
-            for line in below {
-                out.push_str(line);
-                out.push('\n');
+        let mut widths: Vec<usize> = Vec::new();
+        for row in &self.rows {
+            let Row::Cells(cells) = row else { continue };
+            widths.resize(widths.len().max(cells.len()), 0);
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = (*width).max(cell.len());
             }
         }
+        let mut out = String::new();
+        for row in &self.rows {
+            match row {
+                Row::Line(line) => out.push_str(line),
+                Row::Cells(cells) => push_cells(cells, &widths, &mut out),
+            }
+            out.push('\n');
+        }
         out
+    }
+}
+
+fn push_cells(cells: &[String], widths: &[usize], out: &mut String) {
+    for (column, cell) in cells.iter().enumerate() {
+        out.push_str(cell);
+        if column + 1 < cells.len() {
+            let gap = if column == 0 { 3 } else { 4 };
+            out.extend(std::iter::repeat_n(' ', widths[column] - cell.len() + gap));
+        }
     }
 }
 
@@ -61,6 +76,9 @@ mod tests {
             columns.print(),
             "active      auto    warm         0    boot\navailable   cold    cold         0    c2\nbelow\n"
         );
+        columns.lines(&["\tx\tweights".to_owned()]);
+        assert!(columns.print().starts_with("active      auto    warm            0    boot\n"));
+        assert!(columns.print().ends_with("below\n            x       weights\n"));
         assert_eq!(Columns::default().print(), "");
     }
 }

@@ -7,12 +7,13 @@ use admin::Session;
 use base::clock::ManualClock;
 use copal_admin as admin;
 use copal_base as base;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 #[derive(Default)]
 pub(crate) struct Paper {
     running: bool,
+    pub(crate) broken: Cell<bool>,
     pub(crate) log: RefCell<Vec<String>>,
 }
 
@@ -26,7 +27,7 @@ impl Plant for Paper {
     type Program = String;
 
     fn compile(&self, source: &Source, _: &Parameters) -> Result<Compiled<String>, String> {
-        match source.text.as_str() {
+        match std::str::from_utf8(&source.text).unwrap() {
             "bad" => Err(format!("bad at {}\n", source.name)),
             text => Ok(Compiled { program: text.to_owned(), sources: vec![source.clone()] }),
         }
@@ -36,9 +37,14 @@ impl Plant for Paper {
         self.running
     }
 
+    fn broken(&self) -> bool {
+        self.broken.get()
+    }
+
     fn start(&mut self, _: &Parameters, vcls: &[Load<'_, String>], active: &str) -> Result<(), String> {
         self.note(format!("start {} {active}", vcls.len()));
         self.running = true;
+        self.broken.set(false);
         Ok(())
     }
 

@@ -10,17 +10,14 @@
 
 use super::Management;
 use super::table::Columns;
-use crate::glob;
+use crate::compile::read_file;
 use crate::plant::{Compiled, Load, Plant, Source};
 use admin::{Reply, json};
 use base::Time;
 use copal_admin as admin;
 use copal_base as base;
+use copal_observe::glob;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-
-/// The most bytes of a VCL file that are read.
-const FILE_MAX: u64 = 16 << 20;
 
 /// The state that an operator asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,35 +122,6 @@ fn failed_compilation(message: &str) -> Reply {
     ))
 }
 
-/// Reads a VCL file; a relative name is looked for in the directories of `path`, then where we are.
-///
-/// # Errors
-/// The compiler's message.
-pub(crate) fn read_file(name: &str, path: &str) -> Result<Source, String> {
-    use std::io::Read as _;
-    let fail = |why: std::io::Error| format!("Cannot read file '{name}' ({})", describe(&why));
-    let candidates: Vec<PathBuf> = if Path::new(name).is_absolute() || name.starts_with("./") {
-        vec![PathBuf::from(name)]
-    } else {
-        let directories = path.split(':').filter(|directory| !directory.is_empty());
-        directories.map(|directory| Path::new(directory).join(name)).chain([PathBuf::from(name)]).collect()
-    };
-    let found = candidates.iter().find(|file| file.is_file()).unwrap_or(&candidates[candidates.len() - 1]);
-    let file = std::fs::File::open(found).map_err(fail)?;
-    let mut text = String::new();
-    file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(fail)?;
-    if text.len() as u64 > FILE_MAX {
-        return Err(format!("Cannot read file '{name}' (longer than {FILE_MAX} bytes)"));
-    }
-    Ok(Source { name: found.to_string_lossy().into_owned(), text })
-}
-
-/// What the system says, without the number that Rust adds.
-fn describe(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
 impl<P: Plant> Management<P> {
     pub(super) fn vcl_load(&mut self, name: &str, file: &str, state: Option<&str>) -> Reply {
         match read_file(file, &self.parameters.vcl_path) {
@@ -164,14 +132,11 @@ impl<P: Plant> Management<P> {
     }
 
     pub(super) fn vcl_inline(&mut self, name: &str, text: &str, state: Option<&str>) -> Reply {
-        self.vcl_text(name, "<vcl.inline>", text, state)
+        let source = Source { name: "<vcl.inline>".to_owned(), text: text.as_bytes().to_vec() };
+        self.vcl_source(name, &source, state)
     }
 
-    pub(super) fn vcl_text(&mut self, name: &str, origin: &str, text: &str, state: Option<&str>) -> Reply {
-        self.vcl_source(name, &Source { name: origin.to_owned(), text: text.to_owned() }, state)
-    }
-
-    fn vcl_source(&mut self, name: &str, source: &Source, state: Option<&str>) -> Reply {
+    pub(super) fn vcl_source(&mut self, name: &str, source: &Source, state: Option<&str>) -> Reply {
         self.add_vcl(name, source, state).unwrap_or_else(|refusal| refusal)
     }
 
@@ -379,7 +344,7 @@ impl<P: Plant> Management<P> {
         if verbose {
             return Reply::ok(show_all(sources));
         }
-        Reply::ok(sources.first().map_or(String::new(), |source| source.text.clone()))
+        Reply::ok(sources.first().map_or(String::new(), |source| show(&source.text)))
     }
 }
 
@@ -387,11 +352,22 @@ fn temperature<Program>(vcl: &Loaded<Program>) -> &'static str {
     if vcl.warm { "warm" } else { "cold" }
 }
 
+/// Text as it is shown: VCL need not be UTF-8, replies are.
+fn show(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
 /// All files of a VCL, each after a line with its number, length and name.
 pub(crate) fn show_all(sources: &[Source]) -> String {
     let mut text = String::new();
     for (index, source) in sources.iter().enumerate() {
-        let _ = writeln!(text, "// VCL.SHOW {index} {} {}\n{}", source.text.len(), source.name, source.text);
+        let _ = writeln!(
+            text,
+            "// VCL.SHOW {index} {} {}\n{}",
+            source.text.len(),
+            source.name,
+            show(&source.text)
+        );
     }
     text
 }

@@ -70,9 +70,7 @@ pub(super) static IDLE: &[Row] = &[
     idle("acceptor_sleep_decay", Real(0.0, 1.0), "", "0.9", ACCEPTOR),
     idle("acceptor_sleep_incr", Seconds(0.0, Some(1.0)), "seconds", "0.000", ACCEPTOR),
     idle("acceptor_sleep_max", Seconds(0.0, Some(10.0)), "seconds", "0.050", ACCEPTOR),
-    idle("auto_restart", Switch, "bool", "on", NO_WORKER),
     idle("ban_cutoff", Count(0, None), "bans", "0", OWN_PACE),
-    idle("ban_dups", Switch, "bool", "on", "bans that repeat an older one are kept beside it"),
     idle("ban_lurker_age", Seconds(0.0, None), "seconds", "60.000", OWN_PACE),
     idle("ban_lurker_batch", Count(1, None), "", "1000", OWN_PACE),
     idle("ban_lurker_holdoff", Seconds(0.0, None), "seconds", "0.010", OWN_PACE),
@@ -162,13 +160,6 @@ pub(super) static IDLE: &[Row] = &[
     ),
     idle("vary_notice", Count(1, None), "variants", "10", "many variants are not reported"),
     idle("vcc_allow_inline_c", Switch, "bool", "off", NO_C),
-    idle(
-        "vcc_err_unref",
-        Switch,
-        "bool",
-        "on",
-        "what VCL defines and does not use is always refused or always allowed",
-    ),
     idle("vcc_unsafe_path", Switch, "bool", "on", "VCL files are read with the rights of the daemon"),
     idle("vmod_path", Text, "", "", "modules are part of the program"),
     idle(

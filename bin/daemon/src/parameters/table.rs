@@ -68,12 +68,16 @@ macro_rules! parameters {
 use Kind::{Bytes, Count, Seconds, Switch, Text};
 
 parameters! {
+    auto_restart: bool = true, Switch, "bool", [],
+        "Whether serving begins anew by itself after a thread that serves has ended in a panic.";
     backend_idle_timeout: f64 = 60.0, Seconds(1.0, None), "seconds", [],
         "How long a connection to a backend is kept for reuse.";
     backend_local_error_holddown: f64 = 10.0, Seconds(0.0, None), "seconds", [Experimental],
         "How long no connection to a backend is tried after one failed for a reason on this machine.";
     backend_remote_error_holddown: f64 = 0.25, Seconds(0.0, None), "seconds", [Experimental],
         "How long no connection to a backend is tried after one was refused or unreachable.";
+    ban_dups: bool = true, Switch, "bool", [],
+        "Whether a new ban completes older ones that equal it.";
     ban_lurker_sleep: f64 = 0.01, Seconds(0.0, None), "seconds", [],
         "Zero turns the background test of bans off. Any other value turns it on; its pace is not set by this.";
     between_bytes_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
@@ -138,6 +142,8 @@ parameters! {
         "How long a client's connection is idle before the kernel begins to probe it.";
     timeout_idle: f64 = 5.0, Seconds(0.0, None), "seconds", [],
         "How long a client's connection may wait for its next request.";
+    vcc_err_unref: bool = true, Switch, "bool", [],
+        "Whether VCL is refused that defines a backend, ACL, probe or subroutine and does not use it.";
     vcl_cooldown: f64 = 600.0, Seconds(1.0, None), "seconds", [],
         "How long a VCL that is no longer used stays warm, if its state is auto.";
     vcl_path: String = "/etc/varnish:/usr/share/varnish/vcl".to_owned(), Text, "", [],

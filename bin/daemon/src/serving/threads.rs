@@ -1,22 +1,21 @@
-//! The data plane as management sees it: sockets that are bound once, worker threads that are started and stopped, and
-//! the housekeeping of what they share.
+//! Worker threads that are started and stopped, and the housekeeping of what they share.
 
-use base::LiveReader;
-use base::Live;
+use crate::log;
+use base::{Live, LiveReader};
+use cache::sweep::Sweeper;
 use copal_base as base;
 use copal_cache as cache;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
-use copal_store as store;
-use cache::sweep::Sweeper;
 use net::listen::{Listening, Statistics};
 use net::worker::{Stop, Worker};
+use observe::Counters;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::Engine as _;
 
 /// How often the sweeper looks at the next objects.
 const SWEEP: Duration = Duration::from_millis(20);
@@ -26,41 +25,42 @@ const COUNT_EVERY: u32 = 10;
 
 /// What a worker thread is made of. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Plant {
+pub(super) struct Parts {
     /// The cache.
-    pub(crate) shared: Arc<cache::Shared>,
+    pub(super) shared: Arc<cache::Shared>,
     /// Parameters of client connections.
-    pub(crate) front: Arc<Live<front::Settings>>,
+    pub(super) front: Arc<Live<front::Settings>>,
     /// Parameters of origin connections.
-    pub(crate) origin: Arc<Live<origin::Settings>>,
+    pub(super) origin: Arc<Live<origin::Settings>>,
     /// The log and the counters.
-    pub(crate) log: observe::LogWriter,
+    pub(super) log: observe::LogWriter,
     /// Counters.
-    pub(crate) counters: Arc<observe::CounterSet>,
+    pub(super) counters: Arc<observe::CounterSet>,
+    /// Connections that could not be accepted.
+    pub(super) failures: Arc<Statistics>,
 }
 
 /// Running worker threads.
-pub(crate) struct Serving {
+pub(super) struct Threads {
     workers: Vec<Worker>,
     stop: Stop,
 }
 
-impl Serving {
+impl Threads {
     /// Starts one worker for each CPU of the process, on copies of the sockets in `doors`.
     ///
     /// # Errors
     /// In words, what could not be made.
-    pub(crate) fn start(
-        plant: &Plant,
+    pub(super) fn start(
+        parts: &Parts,
         doors: &[Listening],
         settings: &net::worker::Settings,
-        failures: &Arc<Statistics>,
     ) -> Result<Self, String> {
         let stop = Stop::new();
         let mut workers = Vec::new();
         for (index, cpu) in net::worker::cpus().into_iter().enumerate() {
-            let entrances = entrances(doors, index, failures)?;
-            let worker = spawn(plant, index, cpu, entrances, settings, &stop)
+            let entrances = entrances(doors, index, &parts.failures)?;
+            let worker = spawn(parts, index, cpu, entrances, settings, &stop)
                 .map_err(|error| format!("worker thread {index}: {error}"))?;
             workers.push(worker);
         }
@@ -68,17 +68,17 @@ impl Serving {
     }
 
     /// How many threads serve.
-    pub(crate) fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         self.workers.len()
     }
 
     /// Whether a thread ended by itself, which only a panic makes it do.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.workers.iter().any(Worker::ended)
     }
 
     /// Lets running requests end, within the drain limit, and waits for that. True if no thread had panicked.
-    pub(crate) fn stop(self) -> bool {
+    pub(super) fn stop(self) -> bool {
         self.stop.request();
         self.workers.into_iter().map(Worker::join).fold(true, |all, fine| all & fine)
     }
@@ -94,8 +94,9 @@ fn entrances(
         .iter()
         .map(|door| {
             let socket = &door.listeners[index % door.listeners.len()];
-            let listener =
-                socket.duplicate().map_err(|error| format!("listener {} at {}: {error}", door.name, door.endpoint))?;
+            let listener = socket
+                .duplicate()
+                .map_err(|error| format!("listener {} at {}: {error}", door.name, door.endpoint))?;
             Ok(front::Entrance {
                 name: door.name.clone(),
                 endpoint: door.endpoint.to_string(),
@@ -108,28 +109,28 @@ fn entrances(
 }
 
 fn spawn(
-    plant: &Plant,
+    parts: &Parts,
     index: usize,
     cpu: usize,
     entrances: Vec<front::Entrance>,
     settings: &net::worker::Settings,
     stop: &Stop,
 ) -> std::io::Result<Worker> {
-    let plant = plant.clone();
+    let parts = parts.clone();
     let signal = stop.clone();
     net::worker::spawn(&format!("cache-{index}"), Some(cpu), settings, stop, move || async move {
-        let stripe = match plant.counters.stripe() {
+        let stripe = match parts.counters.stripe() {
             Ok(stripe) => stripe,
             Err(error) => {
-                eprintln!("counters of worker thread {index}: {error}");
+                log::error("counters", &[("thread", &index), ("error", &error)]);
                 return;
             }
         };
         stripe.threads.inc();
-        let pools = origin::Pools::new(&plant.origin);
+        let pools = origin::Pools::new(&parts.origin);
         let seed = seed(index);
-        let local = Rc::new(cache::Local::new(&plant.shared, stripe, plant.log.clone(), pools, seed));
-        let settings: LiveReader<front::Settings> = plant.front.reader();
+        let local = Rc::new(cache::Local::new(&parts.shared, stripe, parts.log.clone(), pools, seed));
+        let settings: LiveReader<front::Settings> = parts.front.reader();
         front::Front::new(Rc::clone(&local), settings).run(entrances, signal).await;
         local.counters.threads.dec();
     })
@@ -142,28 +143,27 @@ fn seed(index: usize) -> u64 {
 }
 
 /// Expires objects, tests bans in the background and counts what the threads do not, until `stop`.
-pub(crate) async fn keep_house(plant: Plant, shm: Arc<observe::Worker>, stop: Stop) {
+pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: Stop) {
     let mut sweeper = Sweeper::default();
-    let mut gauges = Gauges::new(&plant);
+    let mut gauges = Gauges::new(&parts);
     let mut tick = tokio::time::interval(SWEEP);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut turn = 0u32;
     while !stop.requested() {
         tick.tick().await;
-        let now = plant.shared.now();
-        let lurk = plant.shared.settings.get().ban_lurker;
-        let swept = sweeper.step(&plant.shared, now, lurk);
-        let control = plant.counters.control();
+        let now = parts.shared.now();
+        let lurk = parts.shared.settings.get().ban_lurker;
+        let swept = sweeper.step(&parts.shared, now, lurk);
+        let control = parts.counters.control();
         control.n_expired.add_shared(swept.expired);
-        control.bans_lurker_obj_killed.add_shared(swept.banned);
         turn = turn.wrapping_add(1);
-        if turn % COUNT_EVERY == 0 {
-            gauges.update(&plant);
+        if turn.is_multiple_of(COUNT_EVERY) {
+            gauges.update(&parts);
             shm.merge(now);
         }
     }
-    gauges.update(&plant);
-    shm.merge(plant.shared.now());
+    gauges.update(&parts);
+    shm.merge(parts.shared.now());
 }
 
 /// Counters that are read off the stores and the index.
@@ -172,15 +172,15 @@ struct Gauges {
 }
 
 impl Gauges {
-    fn new(plant: &Plant) -> Self {
-        let stores = plant
+    fn new(parts: &Parts) -> Self {
+        let stores = parts
             .shared
             .stores
             .all()
-            .filter_map(|store| match plant.counters.memory_store(store.name()) {
+            .filter_map(|store| match parts.counters.memory_store(store.name()) {
                 Ok(section) => Some(section),
                 Err(error) => {
-                    eprintln!("counters of store {}: {error}", store.name());
+                    log::error("counters", &[("store", &store.name()), ("error", &error)]);
                     None
                 }
             })
@@ -188,10 +188,10 @@ impl Gauges {
         Self { stores }
     }
 
-    fn update(&mut self, plant: &Plant) {
-        let control = plant.counters.control();
+    fn update(&mut self, parts: &Parts) {
+        let control = parts.counters.control();
         let (mut evicted, mut moved, mut objects) = (0, 0, 0);
-        for (store, section) in plant.shared.stores.all().zip(&self.stores) {
+        for (store, section) in parts.shared.stores.all().zip(&self.stores) {
             let statistics = store.statistics();
             section.c_req.set(statistics.requests);
             section.c_fail.set(statistics.failures);
@@ -208,6 +208,36 @@ impl Gauges {
         control.n_lru_moved.set(moved);
         control.n_object.set(objects);
         control.n_objectcore.set(objects);
-        control.n_objecthead.set(plant.shared.index.key_count());
+        control.n_objecthead.set(parts.shared.index.key_count());
+        count_failures(control, &parts.failures);
+        count_bans(control, &parts.shared.bans);
     }
+}
+
+fn count_failures(control: &Counters, failures: &Statistics) {
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (aborted, files) = (load(&failures.aborted), load(&failures.no_descriptors));
+    let (memory, other) = (load(&failures.no_memory), load(&failures.other));
+    control.sess_fail.set(aborted + files + memory + other);
+    control.sess_fail_econnaborted.set(aborted);
+    control.sess_fail_emfile.set(files);
+    control.sess_fail_enomem.set(memory);
+    control.sess_fail_other.set(other);
+}
+
+fn count_bans(control: &Counters, bans: &cache::ban::Bans) {
+    let bans = bans.counts();
+    control.bans.set(bans.bans);
+    control.bans_completed.set(bans.completed);
+    control.bans_obj.set(bans.obj);
+    control.bans_req.set(bans.req);
+    control.bans_added.set(bans.added);
+    control.bans_deleted.set(bans.deleted);
+    control.bans_tested.set(bans.tested);
+    control.bans_obj_killed.set(bans.obj_killed);
+    control.bans_lurker_tested.set(bans.lurker_tested);
+    control.bans_tests_tested.set(bans.tests_tested);
+    control.bans_lurker_tests_tested.set(bans.lurker_tests_tested);
+    control.bans_lurker_obj_killed.set(bans.lurker_obj_killed);
+    control.bans_dups.set(bans.dups);
 }

@@ -1,0 +1,241 @@
+//! From arguments to a running daemon, top to bottom.
+
+use crate::args::Arguments;
+use crate::control::{self, Entrance};
+use crate::management::Management;
+use crate::parameters::{self, Parameters};
+use crate::plant::{Plant, Source};
+use crate::serving::{Fixed, Serving};
+use crate::workdir::{self, WorkDirectory};
+use crate::{background, compile, log, panic, storage_spec};
+use admin::Reply;
+use base::clock::{Clock, SystemClock};
+use copal_admin as admin;
+use copal_base as base;
+use copal_net as net;
+use copal_observe as observe;
+use net::listen::Spec;
+use std::fmt::{Display, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// A value on the command line is wrong, or something it asks for cannot be had.
+const FAILED: u8 = 255;
+/// VCL does not compile, asked with `-C`; or an address cannot be listened on.
+const REFUSED: u8 = 2;
+
+/// Why the daemon does not come to be: what to print, and the exit code.
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+fn failed(why: impl Display) -> Failure {
+    Failure { message: why.to_string(), code: FAILED }
+}
+
+fn refused(why: impl Display) -> Failure {
+    Failure { message: why.to_string(), code: REFUSED }
+}
+
+/// Does what the arguments say. Returns when the daemon ends, or, without `-F`, when it runs in the background.
+pub(crate) fn launch(arguments: &Arguments) -> ExitCode {
+    let result = if arguments.compile_only {
+        show_compiled(arguments)
+    } else if arguments.foreground || background::is_back() {
+        run(arguments)
+    } else {
+        background::front().map_err(|error| failed(format!("Could not start in the background: {error}")))
+    };
+    result.unwrap_or_else(|failure| {
+        let message = failure.message.trim_end();
+        match message.starts_with('\n') {
+            // Several lines of somebody else's words, which no usage text would help with.
+            true => eprintln!("Error:{message}"),
+            false => eprintln!("Error: {message}\n(-? gives usage)"),
+        }
+        ExitCode::from(failure.code)
+    })
+}
+
+/// `-p`, `-t`, `-l` as parameters, with a warning for each that has no effect.
+fn read_parameters(arguments: &Arguments) -> Result<Parameters, Failure> {
+    let mut parameters = Parameters::default();
+    let space = arguments.log_space.iter().map(|size| {
+        // After a comma stood the space for counters, which Varnish ignores, too.
+        let size = size.split(',').next().unwrap_or_default();
+        ("vsl_space".to_owned(), size.to_owned())
+    });
+    for (name, value) in arguments.parameters.iter().cloned().chain(space) {
+        let row =
+            parameters::find(&name).ok_or_else(|| failed(format!("\nUnknown parameter \"{name}\".")))?;
+        row.set(&mut parameters, &value).map_err(|why| failed(format!("\n{why}")))?;
+        if let Some(why) = row.idle() {
+            eprintln!("Warning: -p {name}={value} is accepted without effect: {why}");
+        }
+    }
+    for warning in &arguments.warnings {
+        eprintln!("Warning: {warning}");
+    }
+    Ok(parameters)
+}
+
+/// The VCLs of the command line in their order, with their names: `boot`, or `boot0`, `boot1` ... of which the last is
+/// `boot`.
+fn read_vcls(arguments: &Arguments, parameters: &Parameters) -> Result<Vec<(String, Source)>, Failure> {
+    if let Some(backend) = &arguments.backend {
+        let text = compile::one_backend(backend).map_err(failed)?;
+        return Ok(vec![(
+            "boot".to_owned(),
+            Source { name: "<-b argument>".to_owned(), text: text.into_bytes() },
+        )]);
+    }
+    let last = arguments.vcl.len().saturating_sub(1);
+    let mut vcls = Vec::new();
+    for (index, file) in arguments.vcl.iter().enumerate() {
+        let source = compile::read_file(file, &parameters.vcl_path)
+            .map_err(|why| failed(why.replace("Cannot read file", "Cannot read -f file")))?;
+        let name = if index == last { "boot".to_owned() } else { format!("boot{index}") };
+        vcls.push((name, source));
+    }
+    Ok(vcls)
+}
+
+/// `-C`.
+fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let parameters = read_parameters(arguments)?;
+    let mut text = String::new();
+    for (_, source) in read_vcls(arguments, &parameters)? {
+        let compiled = compile::compile(&source, &parameters).map_err(|message| {
+            refused(format!("\nMessage from VCC-compiler:\n{}\nVCL compilation failed", message.trim_end()))
+        })?;
+        let _ = write!(text, "{}", crate::management::vcl::show_all(&compiled.sources));
+    }
+    print!("{text}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let in_back = !arguments.foreground;
+    if in_back {
+        background::leave_session();
+    }
+    let parameters = read_parameters(arguments)?;
+    let vcls = read_vcls(arguments, &parameters)?;
+    let storage = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
+    let specs = listen_specs(&arguments.listen)?;
+    let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
+    let secret = directory.secret(arguments.secret.as_deref()).map_err(failed)?;
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let identity = arguments.identity.clone().unwrap_or_else(|| hostname.clone());
+    let fixed =
+        Fixed { directory: directory.path().to_owned(), identity: identity.clone(), hostname, storage };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let serving = Serving::bind(fixed, &specs, &parameters, Arc::clone(&clock)).map_err(|error| {
+        let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
+        refused(format!("{error}{source}"))
+    })?;
+    let entrance = Entrance::bind(&arguments.cli).map_err(failed)?;
+    let shm = observe::Manager::create(directory.path(), &identity, clock.now())
+        .map_err(|error| failed(format!("shared memory in {}: {error}", directory.path().display())))?;
+    publish(&entrance, &shm, directory.path(), secret.as_deref()).map_err(failed)?;
+    let pid_file = arguments.pid_file.as_deref().map(workdir::pid_file).transpose().map_err(failed)?;
+
+    // From here on, people are told through the log, and failures until "ready" on the terminal as well.
+    match in_back {
+        true => log::to_system(),
+        false => log::to_standard_error(),
+    }
+    panic::watch();
+    let mut management = Management::new(serving, parameters, clock);
+    for name in &arguments.read_only {
+        management.protect(name).map_err(failed)?;
+    }
+    load_and_start(&mut management, vcls)?;
+    announce(&management, &entrance);
+    if in_back {
+        background::ready().map_err(|error| failed(format!("leaving the terminal: {error}")))?;
+    }
+    serve(management, entrance, secret, shm)?;
+    drop(pid_file);
+    log::info("ended", &[]);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listen_specs(arguments: &[String]) -> Result<Vec<Spec>, Failure> {
+    let default = [":80".to_owned()];
+    let arguments = if arguments.is_empty() { &default[..] } else { arguments };
+    let mut specs: Vec<Spec> = Vec::new();
+    for (index, argument) in arguments.iter().enumerate() {
+        let spec = Spec::parse(argument, index).map_err(failed)?;
+        if specs.iter().any(|other| other.name == spec.name) {
+            return Err(failed(format!(
+                "listen address \"{argument}\": the name {} is used already",
+                spec.name
+            )));
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// Tells tools where the command line is: Varnish's by shared memory, ours by a file.
+fn publish(
+    entrance: &Entrance,
+    shm: &observe::Manager,
+    directory: &Path,
+    secret: Option<&Path>,
+) -> std::io::Result<()> {
+    let mut addresses = String::new();
+    for address in entrance.addresses() {
+        let _ = writeln!(addresses, "{} {}", address.ip(), address.port());
+    }
+    if !addresses.is_empty() {
+        shm.set_argument("-T", &addresses)?;
+    }
+    if let Some(secret) = secret {
+        shm.set_argument("-S", &secret.display().to_string())?;
+    }
+    entrance.publish(directory, secret)
+}
+
+fn load_and_start<P: Plant>(
+    management: &mut Management<P>,
+    vcls: Vec<(String, Source)>,
+) -> Result<(), Failure> {
+    let said = |reply: Reply| failed(format!("\n{}", reply.body));
+    let Some(last) = vcls.last().map(|(name, _)| name.clone()) else { return Ok(()) };
+    for (name, source) in &vcls {
+        management.load(name, source).map_err(said)?;
+    }
+    management.activate(&last).map_err(said)?;
+    management.start().map_err(said)
+}
+
+/// Says in the log what listens where.
+fn announce<P: Plant>(management: &Management<P>, entrance: &Entrance) {
+    for place in management.plant().listening() {
+        let port = place.port.map_or(String::new(), |port| port.to_string());
+        log::info("listening", &[("name", &place.name), ("address", &place.address), ("port", &port)]);
+    }
+    for address in entrance.addresses() {
+        log::info("listening", &[("name", &"cli"), ("address", &address.ip()), ("port", &address.port())]);
+    }
+}
+
+fn serve(
+    management: Management<Serving>,
+    entrance: Entrance,
+    secret: Option<std::path::PathBuf>,
+    shm: observe::Manager,
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(format!("control thread: {error}")))?;
+    let local = tokio::task::LocalSet::new();
+    local
+        .block_on(&runtime, control::run(management, entrance, secret, Some(shm)))
+        .map_err(|error| failed(format!("control thread: {error}")))
+}

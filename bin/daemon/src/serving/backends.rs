@@ -1,0 +1,123 @@
+//! The backends and directors of a loaded VCL, as `backend.list` and `backend.set_health` see them.
+
+use crate::plant::{AdminHealth, Backend};
+use base::Time;
+use cache::Vcl;
+use copal_base as base;
+use copal_cache as cache;
+use copal_origin as origin;
+use copal_vcl as vcl;
+use copal_vmods as vmods;
+use std::any::Any;
+use std::sync::Arc;
+use vcl::value::{Ask, BackendRef, ListForm};
+
+/// The backends that are defined in the VCL, not its directors.
+pub(super) fn leaves(vcl: &Vcl) -> Vec<Arc<origin::Backend>> {
+    vcl.instance.backends.iter().flatten().filter_map(leaf).collect()
+}
+
+fn leaf(backend: &BackendRef) -> Option<Arc<origin::Backend>> {
+    let any: Arc<dyn Any + Send + Sync> = Arc::clone(backend) as _;
+    any.downcast().ok()
+}
+
+fn directors(vcl: &Vcl) -> impl Iterator<Item = BackendRef> {
+    vcl.instance.objects.iter().filter_map(|object| object.get().and_then(vmods::director_of))
+}
+
+/// Where nothing is requested, a director is asked like this.
+pub(super) fn idle_ask(now: Time) -> Ask<'static> {
+    Ask { now, digest: None, url: b"", random: 0, depth: 0 }
+}
+
+/// All rows of one VCL: backends in the order of the source, then directors.
+pub(super) fn list(vcl: &Vcl, now: Time) -> Vec<Backend> {
+    let ask = idle_ask(now);
+    let leaves = leaves(vcl).into_iter().map(|backend| leaf_row(vcl, &backend));
+    leaves.chain(directors(vcl).map(|director| director_row(vcl, &director, &ask))).collect()
+}
+
+fn leaf_row(vcl: &Vcl, backend: &origin::Backend) -> Backend {
+    let probe = backend.probe().map(origin::probe::State::window);
+    Backend {
+        vcl: vcl.name.clone(),
+        name: backend.definition().name.clone(),
+        kind: "backend".to_owned(),
+        admin: match backend.admin() {
+            origin::Admin::Auto => AdminHealth::Auto,
+            origin::Admin::Healthy => AdminHealth::Healthy,
+            origin::Admin::Sick => AdminHealth::Sick,
+        },
+        probe: probe.as_ref().map(|window| (u64::from(window.good()), u64::from(window.size()))),
+        healthy: probe.as_ref().map_or(!backend.definition().none, |window| window.healthy()),
+        changed: backend.changed(),
+        details: backend.probe().map_or_else(Vec::new, probe_lines),
+    }
+}
+
+/// What `-p` adds for a probed backend: the last 64 outcomes, oldest first.
+fn probe_lines(probe: &origin::probe::State) -> Vec<String> {
+    let window = probe.window();
+    let outcomes: String =
+        (0..64).rev().map(|bit| if window.happy() >> bit & 1 == 1 { 'H' } else { '-' }).collect();
+    vec![
+        format!(
+            " Current states  good: {:2} threshold: {:2} window: {:2}",
+            window.good(),
+            window.threshold(),
+            window.size()
+        ),
+        format!("  Average response time of good probes: {:.6}", window.average()),
+        "  Oldest ================================================== Newest".to_owned(),
+        format!("  {outcomes} Happy"),
+        String::new(),
+    ]
+}
+
+fn director_row(vcl: &Vcl, director: &BackendRef, ask: &Ask<'_>) -> Backend {
+    let (mut summary, mut members) = (String::new(), String::new());
+    director.list(ask, ListForm { members: false, json: false }, &mut summary);
+    director.list(ask, ListForm { members: true, json: false }, &mut members);
+    let health = director.health(ask);
+    Backend {
+        vcl: vcl.name.clone(),
+        name: director.name().to_owned(),
+        kind: director.kind().to_owned(),
+        admin: AdminHealth::Auto,
+        probe: counts(&summary),
+        healthy: health.healthy,
+        changed: health.changed,
+        // The text goes on in the director's own line, whose rest is empty.
+        details: members.split('\n').skip(1).map(str::to_owned).collect(),
+    }
+}
+
+/// The two numbers of `2/3<TAB>healthy`.
+fn counts(summary: &str) -> Option<(u64, u64)> {
+    let (good, total) = summary.split('\t').next()?.split_once('/')?;
+    Some((good.parse().ok()?, total.parse().ok()?))
+}
+
+/// Notes what the operator says of the backend `name`. Directors go by their members.
+pub(super) fn set_health(vcl: &Vcl, name: &str, health: AdminHealth, now: Time) {
+    let admin = match health {
+        AdminHealth::Auto => origin::Admin::Auto,
+        AdminHealth::Healthy => origin::Admin::Healthy,
+        AdminHealth::Sick => origin::Admin::Sick,
+    };
+    for backend in leaves(vcl).iter().filter(|backend| backend.definition().name == name) {
+        backend.set_admin(admin, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_of_directors() {
+        assert_eq!(counts("2/3\thealthy"), Some((2, 3)));
+        assert_eq!(counts(""), None);
+    }
+}

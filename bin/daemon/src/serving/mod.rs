@@ -1,0 +1,183 @@
+//! Serving, for real: stores, threads, sockets and loaded VCLs behind [`Plant`].
+//!
+//! ```text
+//! worker threads (one a CPU): accept > front > cache > origin      upkeep thread: probes, sweeping, merging of counters
+//!          \______________ cache::Shared, settings in base::Live, counters in observe ______________/
+//! ```
+//! Sockets are bound once and kept while nothing runs, so that a stop and a start lose no address. All else lives from
+//! `start` to `stop`.
+
+mod backends;
+mod host;
+mod running;
+mod threads;
+mod upkeep;
+
+use crate::parameters::Parameters;
+use crate::plant::{AdminHealth, Backend, Ban, Compiled, Listening, Load, Plant, Source, Storage};
+use crate::{compile, storage_spec, wire_up};
+use base::clock::Clock;
+use copal_base as base;
+use copal_net as net;
+use copal_vcl as vcl;
+use net::Endpoint;
+use net::listen::Spec;
+use running::Running;
+use std::path::PathBuf;
+use std::sync::Arc;
+use vcl::program::Program;
+
+/// What serving needs besides parameters; fixed for the life of the process.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    /// The work directory.
+    pub(crate) directory: PathBuf,
+    /// `server.identity`.
+    pub(crate) identity: String,
+    /// `server.hostname`.
+    pub(crate) hostname: String,
+    /// The stores, `Transient` last.
+    pub(crate) storage: Vec<storage_spec::Spec>,
+}
+
+/// The plant that serves.
+pub(crate) struct Serving {
+    fixed: Arc<Fixed>,
+    clock: Arc<dyn Clock>,
+    doors: Vec<net::listen::Listening>,
+    running: Option<Running>,
+}
+
+impl Serving {
+    /// Binds the sockets that `specs` name; nothing is accepted before [`Plant::start`].
+    ///
+    /// # Errors
+    /// The first address that cannot be had.
+    pub(crate) fn bind(
+        fixed: Fixed,
+        specs: &[Spec],
+        parameters: &Parameters,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, net::listen::BindError> {
+        let threads = net::worker::cpus().len();
+        let mut doors = Vec::new();
+        for spec in specs {
+            doors.extend(net::listen::bind(spec, threads, &wire_up::listen(parameters))?);
+        }
+        Ok(Self { fixed: Arc::new(fixed), clock, doors, running: None })
+    }
+}
+
+impl Plant for Serving {
+    type Program = Arc<Program>;
+
+    fn compile(&self, source: &Source, parameters: &Parameters) -> Result<Compiled<Arc<Program>>, String> {
+        compile::compile(source, parameters)
+    }
+
+    fn running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    fn broken(&self) -> bool {
+        self.running.as_ref().is_some_and(Running::broken)
+    }
+
+    fn start(
+        &mut self,
+        parameters: &Parameters,
+        vcls: &[Load<'_, Arc<Program>>],
+        active: &str,
+    ) -> Result<(), String> {
+        let mut running = Running::new(&self.fixed, &self.clock, parameters)?;
+        for vcl in vcls {
+            running.load(vcl).map_err(|why| format!("VCL \"{}\": {why}", vcl.name))?;
+        }
+        running.activate(active);
+        running.open(&self.doors, parameters)?;
+        self.running = Some(running);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+        }
+    }
+
+    fn load(&mut self, vcl: &Load<'_, Arc<Program>>) -> Result<(), String> {
+        self.running.as_mut().map_or(Ok(()), |running| running.load(vcl))
+    }
+
+    fn activate(&mut self, name: &str) {
+        if let Some(running) = &mut self.running {
+            running.activate(name);
+        }
+    }
+
+    fn set_warm(&mut self, name: &str, warm: bool) {
+        if let Some(running) = &mut self.running {
+            running.set_warm(name, warm);
+        }
+    }
+
+    fn discard(&mut self, name: &str) {
+        if let Some(running) = &mut self.running {
+            running.discard(name);
+        }
+    }
+
+    fn users(&self, name: &str) -> usize {
+        self.running.as_ref().map_or(0, |running| running.users(name))
+    }
+
+    fn lingering(&self) -> Vec<(String, usize)> {
+        self.running.as_ref().map_or_else(Vec::new, Running::lingering)
+    }
+
+    fn apply(&mut self, parameters: &Parameters) {
+        if let Some(running) = &self.running {
+            running.apply(parameters);
+        }
+    }
+
+    fn backends(&self) -> Vec<Backend> {
+        self.running.as_ref().map_or_else(Vec::new, Running::backends)
+    }
+
+    fn set_health(&mut self, vcl: &str, backend: &str, health: AdminHealth) {
+        if let Some(running) = &self.running {
+            running.set_health(vcl, backend, health);
+        }
+    }
+
+    fn ban(&mut self, words: &[String]) -> Result<(), String> {
+        self.running.as_ref().map_or(Ok(()), |running| running.ban(words))
+    }
+
+    fn bans(&self) -> Vec<Ban> {
+        self.running.as_ref().map_or_else(Vec::new, Running::bans)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        let row = |spec: &storage_spec::Spec| Storage { name: spec.name.clone(), kind: spec.kind.to_owned() };
+        self.fixed.storage.iter().map(row).collect()
+    }
+
+    fn listening(&self) -> Vec<Listening> {
+        let row = |door: &net::listen::Listening| {
+            let (address, port) = match &door.endpoint {
+                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+                Endpoint::Unix(path) => (path.display().to_string(), None),
+            };
+            Listening { name: door.name.clone(), address, port }
+        };
+        self.doors.iter().map(row).collect()
+    }
+
+    fn tick(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.tick();
+        }
+    }
+}

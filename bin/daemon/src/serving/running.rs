@@ -1,0 +1,296 @@
+//! What lives from `start` to `stop`.
+
+use super::threads::{Parts, Threads};
+use super::upkeep::{Job, Upkeep};
+use super::{Fixed, backends, host};
+use crate::parameters::Parameters;
+use crate::plant::{AdminHealth, Backend, Ban, Load};
+use crate::{log, storage_spec, wire_up};
+use base::Live;
+use base::clock::Clock;
+use base::vxid::VxidSource;
+use cache::{Shared, Stores, Vcl};
+use copal_base as base;
+use copal_cache as cache;
+use copal_net as net;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_store as store;
+use copal_vcl as vcl;
+use net::listen::Listening;
+use net::worker::Stop;
+use std::collections::HashMap;
+use std::sync::Arc;
+use store::Engine;
+use vcl::instance::Instance;
+use vcl::program::Program;
+
+/// References to a VCL that are ours and no request's: in [`Running::vcls`], and with upkeep if it is the active one.
+const OWN_REFERENCES: usize = 1;
+
+/// A VCL in service.
+struct Service {
+    vcl: Arc<Vcl>,
+    /// Ends its probes; absent while it is cold.
+    probing: Option<Stop>,
+}
+
+/// Everything that runs.
+pub(super) struct Running {
+    fixed: Arc<Fixed>,
+    parts: Parts,
+    memories: Vec<Arc<store::Memory>>,
+    services: HashMap<String, Service>,
+    /// Discarded, still in use by requests.
+    lingering: Vec<Arc<Vcl>>,
+    threads: Option<Threads>,
+    upkeep: Upkeep,
+}
+
+impl Running {
+    /// Stores, shared memory and the upkeep thread; no VCL and no clients yet.
+    ///
+    /// # Errors
+    /// What could not be made.
+    pub(super) fn new(
+        fixed: &Arc<Fixed>,
+        clock: &Arc<dyn Clock>,
+        parameters: &Parameters,
+    ) -> Result<Self, String> {
+        let shm = observe::Worker::create(&fixed.directory, &wire_up::log(parameters), clock.now())
+            .map_err(|error| format!("shared memory in {}: {error}", fixed.directory.display()))?;
+        let index = Arc::new(cache::index::Index::default());
+        let memories: Vec<Arc<store::Memory>> = fixed
+            .storage
+            .iter()
+            .map(|spec| Arc::new(store::Memory::new(&spec.name, spec.size, Arc::clone(&index) as _)))
+            .collect();
+        let (transient, named) = memories.split_last().expect("there is always a Transient store");
+        debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);
+        let named = named.iter().map(|memory| Arc::clone(memory) as Arc<dyn Engine>).collect();
+        let shared = Arc::new(Shared {
+            clock: Arc::clone(clock),
+            index,
+            stores: Stores::new(named, Arc::clone(transient) as _),
+            settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
+            vcl: Arc::new(Live::new(None)),
+            bans: cache::ban::Bans::started_at(clock.now()),
+            vxids: Arc::new(VxidSource::default()),
+        });
+        let parts = Parts {
+            shared,
+            front: Arc::new(Live::new(wire_up::front(parameters))),
+            origin: Arc::new(Live::new(wire_up::origin(parameters))),
+            log: shm.log().clone(),
+            counters: Arc::clone(shm.counters()),
+            failures: Arc::default(),
+        };
+        let upkeep =
+            Upkeep::start(&parts, &Arc::new(shm)).map_err(|error| format!("upkeep thread: {error}"))?;
+        let running = Self {
+            fixed: Arc::clone(fixed),
+            parts,
+            memories,
+            services: HashMap::new(),
+            lingering: Vec::new(),
+            threads: None,
+            upkeep,
+        };
+        running.apply(parameters);
+        Ok(running)
+    }
+
+    /// Starts a thread for each CPU, which serves its socket of each door.
+    ///
+    /// # Errors
+    /// A thread cannot be made; those made are ended.
+    pub(super) fn open(&mut self, doors: &[Listening], parameters: &Parameters) -> Result<(), String> {
+        self.threads = Some(Threads::start(&self.parts, doors, &wire_up::worker(parameters))?);
+        Ok(())
+    }
+
+    /// Whether a thread is gone that should be there.
+    pub(super) fn broken(&self) -> bool {
+        self.threads.as_ref().is_some_and(Threads::is_broken)
+    }
+
+    /// Makes the backends of a program, runs its `vcl_init`, starts its probes if it is to be warm.
+    pub(super) fn load(&mut self, load: &Load<'_, Arc<Program>>) -> Result<(), String> {
+        let origin = self.parts.origin.get();
+        let now = self.parts.shared.now();
+        let mut make = |definition: &vcl::value::BackendDefinition| {
+            let counters = self
+                .parts
+                .counters
+                .backend(load.name, &definition.name)
+                .map_err(|error| format!("counters: {error}"))?;
+            let counters = origin::Counters::Shared(counters);
+            let backend = origin::Backend::new(definition, load.name, counters, &origin, now);
+            backend.map(|backend| backend as vcl::value::BackendRef).map_err(|error| error.to_string())
+        };
+        let instance = Instance::new(Arc::clone(load.program), &mut make)?;
+        let vcl = Arc::new(Vcl { name: load.name.to_owned(), instance });
+        let mut host = host::LoadHost::new(&self.parts.shared, &vcl, &self.parts.log);
+        if let Err(fault) = vcl.instance.init(&mut host) {
+            return Err(host.explain(&fault));
+        }
+        let mut service = Service { vcl, probing: None };
+        if load.warm {
+            self.start_probes(&mut service);
+        }
+        self.services.insert(load.name.to_owned(), service);
+        Ok(())
+    }
+
+    fn start_probes(&self, service: &mut Service) {
+        if service.probing.is_some() {
+            return;
+        }
+        let stop = Stop::new();
+        for backend in backends::leaves(&service.vcl) {
+            self.upkeep.give(Job { backend, stop: stop.clone() });
+        }
+        service.probing = Some(stop);
+    }
+
+    /// Serves new requests with the VCL of that name.
+    pub(super) fn activate(&mut self, name: &str) {
+        if let Some(service) = self.services.get(name) {
+            self.parts.shared.vcl.set(Some(Arc::clone(&service.vcl)));
+        }
+    }
+
+    /// Probes the VCL's backends, or lets them rest.
+    pub(super) fn set_warm(&mut self, name: &str, warm: bool) {
+        let Some(mut service) = self.services.remove(name) else { return };
+        match warm {
+            true => self.start_probes(&mut service),
+            false => end_probes(&mut service),
+        }
+        self.services.insert(name.to_owned(), service);
+    }
+
+    /// Takes the VCL out of service; what is left of it goes when its last request has.
+    pub(super) fn discard(&mut self, name: &str) {
+        if let Some(mut service) = self.services.remove(name) {
+            end_probes(&mut service);
+            self.lingering.push(service.vcl);
+        }
+        self.tick();
+    }
+
+    /// Requests and the like that use the VCL.
+    pub(super) fn users(&self, name: &str) -> usize {
+        self.services.get(name).map_or(0, |service| self.references(&service.vcl))
+    }
+
+    /// References that are not ours. Each thread keeps one of the active VCL, whether requests use it or not, and one of an
+    /// older VCL as long as any of its requests uses that.
+    fn references(&self, vcl: &Arc<Vcl>) -> usize {
+        let active =
+            self.parts.shared.vcl.get().as_ref().as_ref().is_some_and(|active| Arc::ptr_eq(active, vcl));
+        let standing = if active { 1 + self.threads.as_ref().map_or(0, Threads::threads) } else { 0 };
+        Arc::strong_count(vcl).saturating_sub(OWN_REFERENCES + standing)
+    }
+
+    /// Discarded VCLs that are in use.
+    pub(super) fn lingering(&self) -> Vec<(String, usize)> {
+        self.lingering.iter().map(|vcl| (vcl.name.clone(), self.references(vcl))).collect()
+    }
+
+    /// Ends discarded VCLs that nobody uses any more.
+    pub(super) fn tick(&mut self) {
+        let (shared, log) = (&self.parts.shared, &self.parts.log);
+        self.lingering.retain(|vcl| {
+            let in_use = Arc::strong_count(vcl) > OWN_REFERENCES;
+            if !in_use {
+                vcl.instance.fini(&mut host::LoadHost::new(shared, vcl, log));
+            }
+            in_use
+        });
+        let control = self.parts.counters.control();
+        let (ready, discarded) = (self.services.len() as u64, self.lingering.len() as u64);
+        control.n_vcl.set(ready + discarded);
+        control.n_vcl_avail.set(ready);
+        control.n_vcl_discard.set(discarded);
+    }
+
+    /// Puts parameters into effect.
+    pub(super) fn apply(&self, parameters: &Parameters) {
+        self.parts.shared.settings.set(wire_up::cache(
+            parameters,
+            &self.fixed.identity,
+            &self.fixed.hostname,
+        ));
+        self.parts.shared.bans.set_dups(parameters.ban_dups);
+        self.parts.front.set(wire_up::front(parameters));
+        self.parts.origin.set(wire_up::origin(parameters));
+        for memory in &self.memories {
+            memory.set_evict_max(parameters.nuke_limit);
+        }
+        let log = &self.parts.log;
+        let settings = wire_up::log(parameters);
+        log.set_mask(settings.mask);
+        log.set_record_bytes(settings.record_bytes);
+        log.set_buffer_bytes(settings.buffer_bytes);
+    }
+
+    /// All backends and directors, VCLs in the order of their names.
+    pub(super) fn backends(&self) -> Vec<Backend> {
+        let mut services: Vec<&Service> = self.services.values().collect();
+        services.sort_by(|a, b| a.vcl.name.cmp(&b.vcl.name));
+        services
+            .into_iter()
+            .flat_map(|service| backends::list(&service.vcl, self.parts.shared.now()))
+            .collect()
+    }
+
+    /// Notes what the operator says of a backend.
+    pub(super) fn set_health(&self, vcl: &str, backend: &str, health: AdminHealth) {
+        if let Some(service) = self.services.get(vcl) {
+            backends::set_health(&service.vcl, backend, health, self.parts.shared.now());
+        }
+    }
+
+    /// Adds a ban.
+    pub(super) fn ban(&self, words: &[String]) -> Result<(), String> {
+        self.parts.shared.bans.add_words(words, self.parts.shared.now()).map(|_| ())
+    }
+
+    /// All bans, newest first.
+    pub(super) fn bans(&self) -> Vec<Ban> {
+        let bans = self.parts.shared.bans.list();
+        let row = |ban: cache::ban::Listed| Ban {
+            time: ban.time,
+            // An object notes which ban it was last tested against; nobody counts the other way round.
+            objects: 0,
+            completed: ban.completed,
+            spec: String::from_utf8_lossy(&ban.text).into_owned(),
+        };
+        bans.into_iter().map(row).collect()
+    }
+
+    /// Ends everything: clients first, with the time that `drain_limit` gives them; then VCLs, then upkeep.
+    pub(super) fn stop(mut self) {
+        if let Some(threads) = self.threads.take()
+            && !threads.stop()
+        {
+            log::error("a worker thread had panicked", &[]);
+        }
+        self.parts.shared.vcl.set(None);
+        for (_, mut service) in std::mem::take(&mut self.services) {
+            end_probes(&mut service);
+            self.lingering.push(service.vcl);
+        }
+        for vcl in &self.lingering {
+            vcl.instance.fini(&mut host::LoadHost::new(&self.parts.shared, vcl, &self.parts.log));
+        }
+        self.upkeep.stop();
+    }
+}
+
+fn end_probes(service: &mut Service) {
+    if let Some(stop) = service.probing.take() {
+        stop.request();
+    }
+}

@@ -1,0 +1,131 @@
+//! Parameters to the settings of each crate: the one place that knows both.
+
+use crate::parameters::Parameters;
+use copal_cache as cache;
+use copal_front as front;
+use copal_net as net;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_wire as wire;
+
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+fn count(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// For the cache. `identity` and `hostname` are not parameters.
+pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> cache::Settings {
+    let mut settings = cache::Settings {
+        default_ttl: parameters.default_ttl,
+        default_grace: parameters.default_grace,
+        default_keep: parameters.default_keep,
+        uncacheable_ttl: parameters.uncacheable_ttl,
+        shortlived: parameters.shortlived,
+        clock_skew: parameters.clock_skew as f64,
+        max_restarts: count(parameters.max_restarts),
+        max_retries: count(parameters.max_retries),
+        http_range_support: parameters.http_range_support,
+        http_range_max: size(parameters.http_range_max),
+        lru_interval: parameters.lru_interval,
+        nuke_limit: parameters.nuke_limit,
+        ban_lurker: parameters.ban_lurker_sleep > 0.0,
+        cache_req_body_max: parameters.cache_req_body_max,
+        synthetic_max: size(parameters.synthetic_max),
+        waiting_list_timeout: parameters.waiting_list_timeout,
+        relay_max: size(parameters.relay_max),
+        head_max: size(parameters.workspace_client),
+        hostname: hostname.to_owned(),
+        ..cache::Settings::default()
+    };
+    settings.set_identity(identity);
+    settings
+}
+
+/// For connections of clients.
+pub(crate) fn front(parameters: &Parameters) -> front::Settings {
+    front::Settings {
+        timeout_idle: parameters.timeout_idle,
+        timeout_req: parameters.timeout_req,
+        timeout_body: parameters.timeout_body,
+        idle_send_timeout: parameters.idle_send_timeout,
+        send_timeout: parameters.send_timeout,
+        pipe_timeout: parameters.pipe_timeout,
+        limits: wire::h1::Limits {
+            head_bytes: size(parameters.http_req_size),
+            line_bytes: size(parameters.http_req_hdr_len),
+            fields: size(parameters.http_max_hdr),
+        },
+        ..front::Settings::default()
+    }
+}
+
+/// For connections to backends.
+pub(crate) fn origin(parameters: &Parameters) -> origin::Settings {
+    origin::Settings {
+        connect_timeout: parameters.connect_timeout,
+        first_byte_timeout: parameters.first_byte_timeout,
+        between_bytes_timeout: parameters.between_bytes_timeout,
+        idle_timeout: parameters.backend_idle_timeout,
+        local_error_holddown: parameters.backend_local_error_holddown,
+        remote_error_holddown: parameters.backend_remote_error_holddown,
+        limits: wire::h1::Limits {
+            head_bytes: size(parameters.http_resp_size),
+            line_bytes: size(parameters.http_resp_hdr_len),
+            fields: size(parameters.http_max_hdr),
+        },
+        prefer_ipv6: parameters.prefer_ipv6,
+        ..origin::Settings::default()
+    }
+}
+
+/// For the request log, where it is made.
+pub(crate) fn log(parameters: &Parameters) -> observe::vsl::Settings {
+    observe::vsl::Settings {
+        space: size(parameters.vsl_space),
+        record_bytes: size(parameters.vsl_reclen),
+        buffer_bytes: size(parameters.vsl_buffer),
+        mask: mask(parameters),
+    }
+}
+
+/// Which tags are logged.
+pub(crate) fn mask(parameters: &Parameters) -> observe::Mask {
+    observe::Mask::ALL.changed(&parameters.vsl_mask).expect("the parameter was checked when it was set")
+}
+
+/// For listening sockets.
+pub(crate) fn listen(parameters: &Parameters) -> net::listen::Settings {
+    net::listen::Settings {
+        depth: count(parameters.listen_depth),
+        keepalive: net::stream::Keepalive {
+            time_s: parameters.tcp_keepalive_time as u64,
+            interval_s: parameters.tcp_keepalive_intvl as u64,
+            probes: count(parameters.tcp_keepalive_probes),
+        },
+        ..net::listen::Settings::default()
+    }
+}
+
+/// For worker threads.
+pub(crate) fn worker(parameters: &Parameters) -> net::worker::Settings {
+    net::worker::Settings { drain_limit: parameters.drain_limit, ..net::worker::Settings::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the crates hold as their defaults and what our table says are the same, where both name the same thing.
+    #[test]
+    fn defaults_agree() {
+        let parameters = Parameters::default();
+        assert_eq!(cache(&parameters, "copal", "localhost"), cache::Settings::default());
+        assert_eq!(front(&parameters), front::Settings::default());
+        assert_eq!(origin(&parameters), origin::Settings::default());
+        assert_eq!(worker(&parameters), net::worker::Settings::default());
+        assert_eq!(mask(&parameters), observe::Mask::default());
+    }
+}
