@@ -20,6 +20,9 @@ use crate::vmod::{Function, Object, Vmod};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// How many different regular expressions one program may have; each takes some KB and some 20 us to compile.
+const REGEXES_MAX: usize = 20_000;
+
 /// Something the user named, and whether anything refers to it.
 pub(crate) struct Defined<T> {
     pub(crate) name: String,
@@ -588,6 +591,10 @@ impl Checker<'_> {
         };
         if let Some(index) = self.regex_index.get(pattern) {
             return Ok(*index);
+        }
+        if self.regexes.len() == REGEXES_MAX {
+            let words = format!("More than {REGEXES_MAX} regular expressions");
+            return Err(Problem::at(span, words).into());
         }
         let regex = Regex::new(pattern)
             .map_err(|why| Problem::new().words("Regexp compilation error:").words(why).stretch(span))?;

@@ -589,13 +589,21 @@ fn flatten(node: Node) -> Vec<Node> {
 
 fn join_constants(list: Vec<Node>) -> Vec<Node> {
     let mut joined: Vec<Node> = Vec::with_capacity(list.len());
+    let mut run: Vec<u8> = Vec::new();
+    let mut running = false;
     for node in list {
-        match (joined.last_mut(), node) {
-            (Some(Node::Text(before)), Node::Text(text)) => {
-                *before = Text::from([before.as_ref(), text.as_ref()].concat());
-            }
-            (_, node) => joined.push(node),
+        if let Node::Text(text) = node {
+            run.extend_from_slice(&text);
+            running = true;
+            continue;
         }
+        if std::mem::take(&mut running) {
+            joined.push(Node::Text(Text::from(std::mem::take(&mut run))));
+        }
+        joined.push(node);
+    }
+    if running {
+        joined.push(Node::Text(Text::from(run)));
     }
     joined
 }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// The most results a probe remembers: one bit each in a 64-bit word.
 const WINDOW_MAX: i64 = 64;
+/// More than any definition has fields.
+const FIELDS_MAX: usize = 64;
 /// The most addresses one access list may hold, host names resolved.
 const ENTRIES_MAX: usize = 100_000;
 
@@ -235,7 +237,8 @@ fn acl_entry(entry: &Entry, address: IpAddr, pedantic: bool) -> Checked<AclEntry
 }
 
 fn once(fields: &[Field]) -> Checked<()> {
-    for (index, field) in fields.iter().enumerate() {
+    // There are fewer fields than this, so of more some repeat or are unknown; the latter is found behind this.
+    for (index, field) in fields.iter().enumerate().take(FIELDS_MAX) {
         if let Some(first) = fields[..index].iter().find(|first| first.name.text == field.name.text) {
             return Err(Problem::at(field.name.span, format!("Field '{}' redefined at:", field.name.text))
                 .words("First defined at:")

@@ -165,6 +165,15 @@ fn calls_are_bounded() {
 }
 
 #[test]
+fn long_sources_take_no_long_time() {
+    let fields: String = (0..50_000).map(|index| format!(".f{index} = 1;")).collect();
+    let error = load(&format!("{BACKEND}backend b {{ {fields} }}")).unwrap_err().to_string();
+    assert!(error.contains("Unknown field: 'f0'"), "{error}");
+    let texts = " + \"aaaaaaaaaa\"".repeat(50_000);
+    assert!(load(&format!("{BACKEND}sub vcl_recv {{ set req.http.x = \"\"{texts}; }}")).is_ok());
+}
+
+#[test]
 fn size_is_bounded() {
     let source = " ".repeat((8 << 20) + 1);
     assert!(load(&source).unwrap_err().to_string().contains("larger than"));
