@@ -110,10 +110,14 @@ impl Printer {
     fn transaction(&mut self, transaction: &Transaction) -> Result<(), Failure> {
         let line = &mut self.line;
         line.clear();
-        if !self.verbose {
-            bullet('*', transaction.level, line);
-            let _ = writeln!(line, "<< {:<9}>> {:<10}", transaction.kind.name(), transaction.number);
-        }
+        bullet('*', transaction.level, line);
+        let (kind, number) = (transaction.kind.name(), transaction.number);
+        let _ = if self.verbose {
+            // Under the columns of the verbose records: number, tag, side.
+            writeln!(line, "{:>10} << {kind:<9}>>   {number:<10}", "")
+        } else {
+            writeln!(line, "<< {kind:<9}>> {number:<10}")
+        };
         for record in transaction.log_records().filter(|record| self.selection.shows(record)) {
             bullet('-', transaction.level, line);
             if self.verbose {

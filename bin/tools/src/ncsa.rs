@@ -52,8 +52,14 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
         Some("request") => Grouping::Request,
         Some(other) => return Err(Failure::Usage(format!("-g: no grouping \"{other}\""))),
     };
-    let (backend, esi) = (given.has('b'), given.has('E'));
-    let sides = Sides { client: given.has('c') || esi || !backend, backend, esi };
+    let esi = given.has('E');
+    let chosen = given.has('b') || given.has('c') || esi;
+    // By request, a group's lines are those of both sides unless one is asked for.
+    let sides = Sides {
+        client: given.has('c') || esi || !chosen,
+        backend: given.has('b') || !chosen && grouping == Grouping::Request,
+        esi,
+    };
     let outlet = Outlet::open(given.get('w'), given.has('a'))?;
     write_process_number(given.get('P'))?;
     let lines = Lines { format, sides, outlet, line: Vec::new() };

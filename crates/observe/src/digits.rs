@@ -11,24 +11,40 @@ const PAIRS: &[u8; 200] = &{
     pairs
 };
 
-/// The most bytes that [`integer`] writes.
-pub(crate) const INTEGER_MAX: usize = 20;
-/// The most bytes that [`micros`] writes.
-pub(crate) const MICROS_MAX: usize = 22;
+/// The most bytes that [`integer`] or [`micros`] writes.
+pub(crate) const LENGTH_MAX: usize = 22;
 
-fn pair(out: &mut [u8], at: usize, value: u64) {
+#[inline]
+fn pair(out: &mut [u8], at: usize, value: u32) {
     let from = 2 * (value % 100) as usize;
     out[at..at + 2].copy_from_slice(&PAIRS[from..from + 2]);
 }
 
-fn count(value: u64) -> usize {
-    value.checked_ilog10().map_or(1, |log| log as usize + 1)
+/// Writes `value` and returns its length. `out` has at least [`LENGTH_MAX`] bytes.
+#[inline]
+pub(crate) fn integer(out: &mut [u8], value: u64) -> usize {
+    match u32::try_from(value) {
+        Ok(value) if value < 10 => {
+            out[0] = b'0' + value as u8;
+            1
+        }
+        Ok(value) => integer_32(out, value),
+        Err(_) => {
+            // Nine digits at a time, the first of them without leading zeroes.
+            let head = integer(out, value / 1_000_000_000);
+            let mut rest = (value % 1_000_000_000) as u32;
+            out[head] = b'0' + (rest / 100_000_000) as u8;
+            for at in (0..4).rev() {
+                pair(out, head + 1 + 2 * at, rest);
+                rest /= 100;
+            }
+            head + 9
+        }
+    }
 }
 
-/// Writes `value` and returns its length. `out` has at least [`INTEGER_MAX`] bytes.
-#[inline]
-pub(crate) fn integer(out: &mut [u8], mut value: u64) -> usize {
-    let length = count(value);
+fn integer_32(out: &mut [u8], mut value: u32) -> usize {
+    let length = value.checked_ilog10().map_or(1, |log| log as usize + 1);
     let mut at = length;
     while at >= 2 {
         at -= 2;
@@ -42,9 +58,13 @@ pub(crate) fn integer(out: &mut [u8], mut value: u64) -> usize {
 }
 
 /// Writes `seconds` with six decimals and returns its length, or `None` if it is out of the range that needs no general
-/// printer (about 290,000 years either way). `out` has at least [`MICROS_MAX`] bytes.
+/// printer (about 290,000 years either way). `out` has at least [`LENGTH_MAX`] bytes.
 #[inline]
 pub(crate) fn micros(out: &mut [u8], seconds: f64) -> Option<usize> {
+    if seconds == 0.0 {
+        out[..8].copy_from_slice(b"0.000000");
+        return Some(8);
+    }
     if seconds.is_nan() || seconds.abs() > 9.0e12 {
         return None;
     }
@@ -55,7 +75,7 @@ pub(crate) fn micros(out: &mut [u8], seconds: f64) -> Option<usize> {
         out[0] = b'-';
     }
     let whole = sign + integer(&mut out[sign..], scaled / 1_000_000);
-    let fraction = scaled % 1_000_000;
+    let fraction = (scaled % 1_000_000) as u32;
     out[whole] = b'.';
     pair(out, whole + 1, fraction / 10_000);
     pair(out, whole + 3, fraction / 100);
@@ -69,7 +89,9 @@ mod tests {
 
     #[test]
     fn integers_print_as_the_general_printer_does() {
-        for value in [0, 1, 9, 10, 99, 100, 12_345, 1_000_000, u64::MAX, u64::MAX / 10] {
+        for value in
+            [0, 1, 9, 10, 99, 100, 12_345, 1_000_000, u64::MAX, u64::MAX / 10, 4_294_967_296, 10_000_000_001]
+        {
             let mut out = [0; 32];
             let length = integer(&mut out, value);
             assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), value.to_string());

@@ -25,7 +25,7 @@ pub mod vsm;
 
 pub use counters::{Counter, Counters};
 pub use mask::Mask;
-pub use records::{Kind, LogWriter, Records};
+pub use records::{Field, Kind, LogWriter, Records};
 pub use sections::{Mgt, SharedCounter, Sma, Vbe};
 pub use shm::{CounterSet, Live, Manager, Stripe, Worker};
 pub use tags::Tag;

@@ -82,6 +82,50 @@ impl Kind {
     }
 }
 
+/// One word or number of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum Field<'a> {
+    /// Bytes as they are.
+    Text(&'a [u8]),
+    /// A text with a colon behind it.
+    Label(&'a str),
+    /// A whole number.
+    Integer(u64),
+    /// Seconds with six decimals.
+    Micros(Seconds),
+}
+
+impl Field<'_> {
+    /// Prints the field and returns its length: at most `most` bytes for a text, and a number whole. `out` has room for
+    /// [`digits::LENGTH_MAX`] bytes beyond `most`.
+    #[inline]
+    fn print(self, out: &mut [u8], most: usize) -> usize {
+        match self {
+            Field::Text(text) => copy(out, text, most),
+            Field::Label(text) => {
+                let length = copy(out, text.as_bytes(), most);
+                out[length] = b':';
+                length + 1
+            }
+            Field::Integer(number) => digits::integer(out, number),
+            Field::Micros(number) => digits::micros(out, number).unwrap_or_else(|| {
+                let most = most.min(out.len());
+                let mut rest = &mut out[..most];
+                // An error says that it is longer than there is room: it is cut.
+                let _ = write!(rest, "{number:.6}");
+                most - rest.len()
+            }),
+        }
+    }
+}
+
+#[inline]
+fn copy(out: &mut [u8], text: &[u8], most: usize) -> usize {
+    let length = text.len().min(most);
+    out[..length].copy_from_slice(&text[..length]);
+    length
+}
+
 /// Room for the first records; most hits need no more.
 const FIRST_BYTES: usize = 2048;
 
@@ -187,46 +231,58 @@ impl Records {
         self.close(tag, length + 1);
     }
 
-    /// A record of numbers with blanks between: `ReqAcct`, `BereqAcct`, `PipeAcct`. At most 8 of them are written.
+    /// A record of numbers with blanks between: `ReqAcct`, `BereqAcct`, `PipeAcct`.
+    #[inline]
     pub fn numbers(&mut self, tag: Tag, numbers: &[u64]) {
-        if !self.mask.has(tag) {
-            return;
+        if self.mask.has(tag) {
+            self.assemble(tag, numbers.iter().map(|number| Field::Integer(*number)));
         }
-        let mut text = [0u8; 8 * (digits::INTEGER_MAX + 1)];
-        let mut length = 0;
-        for (at, number) in numbers.iter().take(8).enumerate() {
-            if at > 0 {
-                text[length] = b' ';
-                length += 1;
-            }
-            length += digits::integer(&mut text[length..], *number);
+    }
+
+    /// A record of words and numbers with blanks between, as `Hit` and `TTL` have them.
+    #[inline]
+    pub fn fields(&mut self, tag: Tag, fields: &[Field<'_>]) {
+        if self.mask.has(tag) {
+            self.assemble(tag, fields.iter().copied());
         }
-        self.text(tag, &text[..length]);
     }
 
     /// A `Begin` or `Link` record: `what number why`, as in `req 3 rxreq`. In a Begin the number is the parent's, in a
     /// Link the child's.
+    #[inline]
     pub fn link(&mut self, tag: Tag, what: &str, number: u32, why: &str) {
-        let mut text = [0u8; digits::INTEGER_MAX + 2];
-        text[0] = b' ';
-        let end = 1 + digits::integer(&mut text[1..], u64::from(number));
-        text[end] = b' ';
-        self.parts(tag, &[what.as_bytes(), &text[..=end], why.as_bytes()]);
+        let number = Field::Integer(number.into());
+        self.fields(tag, &[Field::Text(what.as_bytes()), number, Field::Text(why.as_bytes())]);
     }
 
     /// A `Timestamp` record: `label: now since-start since-previous`, each with six decimals.
+    #[inline]
     pub fn timestamp(&mut self, label: &str, now: Time, start: Time, previous: Time) {
         if !self.mask.has(Tag::Timestamp) {
             return;
         }
-        let mut text = [0u8; 3 * (digits::MICROS_MAX + 1)];
-        match timestamp_text(&mut text, now, now - start, now - previous) {
-            Some(length) => self.parts(Tag::Timestamp, &[label.as_bytes(), b":", &text[..length]]),
-            None => {
-                let (since, step) = (now - start, now - previous);
-                self.fmt(Tag::Timestamp, format_args!("{label}: {now:.6} {since:.6} {step:.6}"));
+        let numbers = [Field::Micros(now), Field::Micros(now - start), Field::Micros(now - previous)];
+        self.assemble(Tag::Timestamp, [Field::Label(label)].into_iter().chain(numbers));
+    }
+
+    /// A record of fields, formatted in place. What does not fit into a record is cut.
+    fn assemble<'a>(&mut self, tag: Tag, fields: impl Iterator<Item = Field<'a>>) {
+        let most = self.record_bytes - 1;
+        // Numbers are printed whole before it is known whether they fit.
+        self.make_room(self.record_bytes + digits::LENGTH_MAX + 1);
+        let out = &mut self.buffer[self.used + RECORD_HEAD..][..most + digits::LENGTH_MAX + 1];
+        let mut length = 0;
+        for field in fields {
+            if length >= most {
+                break;
             }
+            if length > 0 {
+                out[length] = b' ';
+                length += 1;
+            }
+            length += field.print(&mut out[length..], most - length.min(most));
         }
+        self.close(tag, length.min(most) + 1);
     }
 
     /// The `End` record, and everything is written.
@@ -265,7 +321,7 @@ impl Records {
         self.discard();
     }
 
-    /// The content of a new record of `length` bytes; its last word is zeroed beforehand, the rest is the caller's.
+    /// The content of a new record of `length` bytes, NUL included, for the caller to fill.
     #[inline]
     fn open(&mut self, tag: Tag, length: usize) -> &mut [u8] {
         self.make_room(length);
@@ -274,18 +330,21 @@ impl Records {
         &mut self.buffer[start..start + length]
     }
 
-    /// Completes a record whose content of `length` bytes, NUL included, stands at the end: heads, padding, count.
+    /// Writes the head of a record whose content of `length` bytes, NUL included, stands or will stand behind it, and
+    /// zeroes what is left of the content's last word.
     #[inline]
     fn close(&mut self, tag: Tag, length: usize) {
         let padded = vsl::words(length) * 4;
         let record = &mut self.buffer[self.used..self.used + RECORD_HEAD + padded];
+        if tag.is_binary() {
+            record[RECORD_HEAD + length..].fill(0);
+        } else if let Some(last) = record.last_chunk_mut::<4>() {
+            // The bytes of text in the last word, 0 to 3: the NUL is behind them.
+            let keep = (length - 1) % 4;
+            *last = (u32::from_le_bytes(*last) & ((1 << (8 * keep)) - 1)).to_le_bytes();
+        }
         record[0..4].copy_from_slice(&vsl::first_word(tag, length).to_ne_bytes());
         record[4..8].copy_from_slice(&self.identity.to_ne_bytes());
-        if !tag.is_binary() {
-            record[RECORD_HEAD + length - 1..].fill(0);
-        } else {
-            record[RECORD_HEAD + length..].fill(0);
-        }
         self.used += RECORD_HEAD + padded;
         self.count += 1;
     }
@@ -315,15 +374,4 @@ impl Drop for Records {
     fn drop(&mut self) {
         self.flush();
     }
-}
-
-/// ` now since step`; `None` if a number needs the general printer.
-fn timestamp_text(text: &mut [u8], now: Time, since: Seconds, step: Seconds) -> Option<usize> {
-    let mut length = 0;
-    for number in [now, since, step] {
-        text[length] = b' ';
-        length += 1;
-        length += digits::micros(&mut text[length..], number)?;
-    }
-    Some(length)
 }

@@ -2,7 +2,7 @@
 
 use copal_observe::read::{Cursor, Next, Position};
 use copal_observe::vsl::Settings;
-use copal_observe::{Kind, Mask, Records, Tag, Worker};
+use copal_observe::{Field, Kind, Mask, Records, Tag, Worker};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -90,7 +90,9 @@ fn transactions_of_many_writers_are_whole_and_unmixed() {
                         let head = format!("{at} ");
                         assert!(record.data.starts_with(head.as_bytes()));
                         assert_eq!(record.data.len(), head.len() + filler as usize);
-                        assert!(record.data[head.len()..].iter().all(|byte| *byte == b'a' + (number % 26) as u8));
+                        assert!(
+                            record.data[head.len()..].iter().all(|byte| *byte == b'a' + (number % 26) as u8)
+                        );
                         current = Some((number, at + 1));
                     }
                     (Tag::End, Some((number, at))) => {
@@ -201,6 +203,33 @@ fn the_mask_leaves_records_out() {
         seen.push(String::from_utf8(cursor.record().data.to_vec()).unwrap());
     }
     assert_eq!(seen, ["Start: 12.500000 0.000000 0.250000", "1 0 1 200 100 300"]);
+}
+
+#[test]
+fn fields_are_printed_and_cut() {
+    let scratch = Scratch::new();
+    let worker = Worker::create(&scratch.0, &small(), 0.0).unwrap();
+    worker.log().set_record_bytes(16);
+    let mut cursor = Cursor::attach(&scratch.0, Position::Newest).unwrap();
+    let mut records = Records::new(worker.log());
+    records.begin(1, Kind::Client);
+    let check = |records: &mut Records, cursor: &mut Cursor, fields: &[Field], expected: &str| {
+        records.fields(Tag::Hit, fields);
+        records.flush();
+        assert_eq!(cursor.step(), Next::Record);
+        assert_eq!(String::from_utf8_lossy(cursor.record().data), expected);
+    };
+    let (records, cursor) = (&mut records, &mut cursor);
+    check(records, cursor, &[], "");
+    check(records, cursor, &[Field::Text(b"a"), Field::Integer(12)], "a 12");
+    check(records, cursor, &[Field::Label("Start"), Field::Micros(1.5)], "Start: 1.500000");
+    check(records, cursor, &[Field::Label("Start"), Field::Micros(12.5)], "Start: 12.50000");
+    check(records, cursor, &[Field::Text(&[b'x'; 40]), Field::Integer(1)], "xxxxxxxxxxxxxxx");
+    check(records, cursor, &[Field::Integer(u64::MAX), Field::Integer(1)], "184467440737095");
+    check(records, cursor, &[Field::Text(b"123456789012345"), Field::Integer(1)], "123456789012345");
+    check(records, cursor, &[Field::Text(b"12345678901234"), Field::Integer(1)], "12345678901234 ");
+    check(records, cursor, &[Field::Micros(f64::NAN), Field::Micros(f64::INFINITY)], "NaN inf");
+    check(records, cursor, &[Field::Micros(1e200)], "999999999999999");
 }
 
 #[test]

@@ -71,7 +71,10 @@ fn escaped(text: &str) -> String {
 
 /// Names and descriptions.
 pub(super) fn list(sample: &Sample) -> String {
-    let mut out = format!("{:<30} Description\n{:<30} -----------\n", "Field name", "----------");
+    let mut out = format!(
+        "Varnishstat -f option fields:\n{:<30} Description\n{:<30} -----------\n",
+        "Field name", "----------"
+    );
     for value in &sample.values {
         let _ = writeln!(out, "{:<30} {}", value.name, value.description);
     }

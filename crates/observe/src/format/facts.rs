@@ -1,5 +1,6 @@
 //! What a transaction's records say, gathered in one pass.
 
+use super::Style;
 use super::parse::Watches;
 use crate::read::group::Transaction;
 use crate::tags::Tag;
@@ -36,8 +37,9 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Reads the records; `None` if the request was restarted, so that its last round speaks for it.
-    pub(super) fn gather(transaction: &'a Transaction, watches: &Watches) -> Option<Facts<'a>> {
+    /// Reads the records; `None` if the request was restarted, so that its last round speaks for it, and in JSON if it
+    /// was no HTTP.
+    pub(super) fn gather(transaction: &'a Transaction, watches: &Watches, style: Style) -> Option<Facts<'a>> {
         let mut facts = Facts {
             number: transaction.number,
             hit_miss: "-",
@@ -49,6 +51,9 @@ impl<'a> Facts<'a> {
             ..Facts::default()
         };
         for (tag, data) in transaction.records() {
+            if tag == Tag::HttpGarbage && style == Style::Json {
+                return None;
+            }
             if tag.is_unsafe() || tag.is_binary() {
                 continue;
             }
@@ -162,7 +167,7 @@ fn watched<'a>(data: &'a [u8], names: &[Vec<u8>], found: &mut [Option<&'a [u8]>]
 fn after_key<'a>(data: &'a [u8], key: &[u8], any_case: bool) -> Option<&'a [u8]> {
     let (head, rest) = data.split_at_checked(key.len())?;
     let same = if any_case { head.eq_ignore_ascii_case(key) } else { head == key };
-    same.then_some(rest)?.strip_prefix(b":").map(<[u8]>::trim_ascii_start)
+    same.then_some(rest)?.strip_prefix(b":").map(<[u8]>::trim_ascii)
 }
 
 fn strip_word<'a>(data: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {

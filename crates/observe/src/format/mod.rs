@@ -25,7 +25,7 @@ pub enum Style {
     /// `\xff`, and `-` for nothing.
     #[default]
     Text,
-    /// `\u001f`, and an empty text or `null` for nothing.
+    /// `\u001f`, and an empty text or 0 for nothing; a request that was no HTTP has no line.
     Json,
 }
 
@@ -84,7 +84,7 @@ impl Format {
             TransactionKind::Backend => 'b',
             TransactionKind::Session | TransactionKind::Unknown => return false,
         };
-        let Some(facts) = Facts::gather(transaction, &self.watches) else { return false };
+        let Some(facts) = Facts::gather(transaction, &self.watches, self.style) else { return false };
         let start = out.len();
         for piece in &self.pieces {
             if !print::piece(piece, &facts, side, self.style, out) {

@@ -21,7 +21,7 @@ pub(super) fn piece(piece: &Piece, facts: &Facts<'_>, side: char, style: Style, 
         Piece::ResponseHeader(at) => text(facts.response_headers[*at], "-", style, out),
         Piece::Logged(at) => text(facts.logged[*at], "", style, out),
         Piece::Record(at) => text(facts.records[*at], "-", style, out),
-        Piece::Dash => out.extend_from_slice(if style == Style::Json { b"" } else { b"-" }),
+        Piece::Dash => out.push(b'-'),
     }
     true
 }
@@ -40,7 +40,7 @@ fn fact_text(fact: Fact, facts: &Facts<'_>, style: Style, out: &mut Vec<u8>) {
         Fact::Url => text(facts.url, "-", style, out),
         Fact::User => {
             let user = facts.authorization.and_then(user);
-            text(user.as_deref(), "-", style, out);
+            quoted(user.as_deref().unwrap_or(b"-"), style, out);
         }
     }
 }
@@ -54,11 +54,11 @@ fn text(value: Option<&[u8]>, nothing: &str, style: Style, out: &mut Vec<u8>) {
     }
 }
 
-/// A number, or `-`; JSON has `null` for nothing.
+/// A number, or `-`; JSON has 0 for nothing, as `varnishncsa` does (its manual says `null`).
 fn number(value: Option<&[u8]>, style: Style, out: &mut Vec<u8>) {
     match value {
         Some(value) => quoted(value, style, out),
-        None => out.extend_from_slice(if style == Style::Json { b"null" } else { b"-" }),
+        None => out.extend_from_slice(if style == Style::Json { b"0" } else { b"-" }),
     }
 }
 

@@ -6,9 +6,9 @@
 //! ```text
 //! session 1 --Link req 2 rxreq--> request 2 --Link bereq 3 fetch--> backend request 3
 //! ```
-//! Grouped by request, a group is a request that came from a client with all that it started; by session, a session with
-//! all its requests. A group is handed out when everything in it has ended. What stays incomplete too long, or is one
-//! too many, is handed out as it is, with a `VSL` record that says why.
+//! Grouped by request, a group is a request that came from a client with all that it started, and sessions are left
+//! out; by session, a session with all its requests. A group is handed out when everything in it has ended. What stays
+//! incomplete too long, or is one too many, is handed out as it is, with a `VSL` record that says why.
 
 use crate::read::cursor::Record;
 use crate::tags::Tag;
@@ -188,7 +188,12 @@ impl Grouper {
             }
             Tag::End => {
                 transaction.ended = true;
-                self.finish(record.number, emit);
+                // Grouped by request, sessions belong to no group and are left out.
+                if self.grouping == Grouping::Request && transaction.kind == TransactionKind::Session {
+                    self.open.remove(&record.number);
+                } else {
+                    self.finish(record.number, emit);
+                }
             }
             _ => {}
         }
@@ -259,6 +264,10 @@ impl Grouper {
     /// Hands out the group of `number` if all of it has ended.
     fn finish(&mut self, number: u32, emit: &mut dyn FnMut(&[Transaction])) {
         let root = self.root(number);
+        // A child may end before its parent's first record comes: it waits.
+        if self.open.get(&root).is_some_and(|transaction| self.has_parent(transaction)) {
+            return;
+        }
         let (members, complete) = self.members(root);
         if complete {
             self.hand_out(&members, emit);
@@ -269,8 +278,9 @@ impl Grouper {
     fn members(&self, root: u32) -> (Vec<(u32, usize)>, bool) {
         let mut complete = true;
         let mut members: Vec<(u32, usize)> = Vec::new();
-        let mut waiting = vec![(root, 1)];
-        while let Some((number, level)) = waiting.pop() {
+        // By levels, as Varnish's tools print a group.
+        let mut waiting = VecDeque::from([(root, 1)]);
+        while let Some((number, level)) = waiting.pop_front() {
             let Some(transaction) = self.open.get(&number) else {
                 complete = false;
                 continue;
@@ -279,11 +289,13 @@ impl Grouper {
                 continue;
             }
             complete &= transaction.ended;
+            // A restart stands beside the request that it goes on with.
+            let level = if transaction.reason == "restart" && level > 1 { level - 1 } else { level };
             members.push((number, level));
             let below = self.grouping != Grouping::Vxid
                 && (self.grouping == Grouping::Session || transaction.kind != TransactionKind::Session);
             if below {
-                waiting.extend(transaction.children.iter().rev().map(|child| (*child, level + 1)));
+                waiting.extend(transaction.children.iter().map(|child| (*child, level + 1)));
             }
         }
         (members, complete)
@@ -295,6 +307,16 @@ impl Grouper {
         if members.iter().all(|(other, _)| *other != number) {
             // Its parent does not know it: it goes alone.
             members = vec![(number, 1)];
+        }
+        if self.grouping == Grouping::Request {
+            let open = &mut self.open;
+            members.retain(|(number, _)| open[number].kind != TransactionKind::Session);
+            open.retain(|other, transaction| {
+                *other != number || transaction.kind != TransactionKind::Session
+            });
+            if members.is_empty() {
+                return;
+            }
         }
         for (number, _) in &members {
             if let Some(transaction) = self.open.get_mut(number).filter(|transaction| !transaction.ended) {
@@ -354,8 +376,21 @@ mod tests {
     #[test]
     fn a_miss_in_each_grouping() {
         check(Grouping::Vxid, MISS, &[&[(2, 1)], &[(3, 1)], &[(1, 1)]]);
-        check(Grouping::Request, MISS, &[&[(2, 1), (3, 2)], &[(1, 1)]]);
+        check(Grouping::Request, MISS, &[&[(2, 1), (3, 2)]]);
         check(Grouping::Session, MISS, &[&[(1, 1), (2, 2), (3, 3)]]);
+    }
+
+    #[test]
+    fn a_child_that_ends_first_waits_for_its_parent() {
+        let records = [
+            (3, Tag::Begin, "bereq 2 fetch"),
+            (3, Tag::End, ""),
+            (2, Tag::Begin, "req 1 rxreq"),
+            (2, Tag::Link, "bereq 3 fetch"),
+            (2, Tag::End, ""),
+        ];
+        check(Grouping::Request, &records, &[&[(2, 1), (3, 2)]]);
+        check(Grouping::Session, &records, &[]);
     }
 
     #[test]
