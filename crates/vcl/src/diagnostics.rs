@@ -47,6 +47,9 @@ enum Part {
     Stretch(Span),
 }
 
+/// How much of a source line is shown, in bytes.
+const LINE_MAX: usize = 1_000;
+
 pub(crate) type Checked<T> = Result<T, Box<Problem>>;
 
 impl Problem {
@@ -130,7 +133,13 @@ fn mark(sources: &Sources, span: Span, out: &mut String) {
     }
 }
 
-fn mark_line(sources: &Sources, span: Span, start: usize, end: usize, out: &mut String) {
+fn mark_line(sources: &Sources, span: Span, line_start: usize, line_end: usize, out: &mut String) {
+    // Of a line that no terminal shows, the part around the place.
+    let (mut start, mut end) = (line_start, line_end);
+    if end - start > LINE_MAX {
+        start = start.max((span.start as usize).saturating_sub(LINE_MAX / 4)).min(end);
+        end = end.min(start + LINE_MAX);
+    }
     let line = &sources.files[span.file as usize].text[start..end];
     out.push_str(&String::from_utf8_lossy(line));
     out.push('\n');

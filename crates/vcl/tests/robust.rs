@@ -132,7 +132,7 @@ fn depth_is_bounded() {
         let error = recv(body).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    let many = 100_000;
+    let many = 20_000;
     refused(&format!("if ({}true{}) {{}}", "(".repeat(many), ")".repeat(many)), "Nested deeper");
     refused(&"if (true) {".repeat(many), "Nested deeper");
     refused(&"{".repeat(many), "Nested deeper");
@@ -156,20 +156,20 @@ fn depth_is_bounded() {
 fn calls_are_bounded() {
     let mut source = String::from(BACKEND);
     source.push_str("sub s0 {}\n");
-    for level in 1..5_000 {
+    for level in 1..1_000 {
         source.push_str(&format!("sub s{level} {{ call s{}; }}\n", level - 1));
     }
-    source.push_str("sub vcl_recv { call s4999; }");
+    source.push_str("sub vcl_recv { call s999; }");
     let error = load(&source).unwrap_err().to_string();
     assert!(error.contains("Calls nest deeper than 100"), "{error}");
 }
 
 #[test]
 fn long_sources_take_no_long_time() {
-    let fields: String = (0..50_000).map(|index| format!(".f{index} = 1;")).collect();
+    let fields: String = (0..10_000).map(|index| format!(".f{index} = 1;")).collect();
     let error = load(&format!("{BACKEND}backend b {{ {fields} }}")).unwrap_err().to_string();
-    assert!(error.contains("Unknown field: 'f0'"), "{error}");
-    let texts = " + \"aaaaaaaaaa\"".repeat(50_000);
+    assert!(error.contains("Unknown field: 'f0'") && error.len() < 5_000, "{error}");
+    let texts = " + \"aaaaaaaaaa\"".repeat(10_000);
     assert!(load(&format!("{BACKEND}sub vcl_recv {{ set req.http.x = \"\"{texts}; }}")).is_ok());
 }
 
