@@ -43,6 +43,12 @@ pub(crate) fn compile(source: &Source, parameters: &Parameters) -> Result<Compil
     Ok(Compiled { program: Arc::new(program), sources })
 }
 
+/// The compiler's message as Varnish frames it.
+pub(crate) fn failure(message: &str) -> String {
+    let end = if message.ends_with('\n') { "" } else { "\n" };
+    format!("Message from VCC-compiler:\n{message}{end}Running VCC-compiler failed, exited with 2\n")
+}
+
 /// Reads a VCL file; a relative name is looked for in the directories of `path`, then where we are.
 ///
 /// # Errors

@@ -107,9 +107,8 @@ fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
-        let compiled = compile::compile(&source, &parameters).map_err(|message| {
-            refused(format!("\nMessage from VCC-compiler:\n{}\nVCL compilation failed", message.trim_end()))
-        })?;
+        let compiled = compile::compile(&source, &parameters)
+            .map_err(|message| refused(format!("\n{}VCL compilation failed", compile::failure(&message))))?;
         let _ = write!(text, "{}", crate::management::vcl::show_all(&compiled.sources));
     }
     print!("{text}");

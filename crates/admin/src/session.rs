@@ -44,6 +44,8 @@ pub struct Session {
 struct Guard {
     challenge: Challenge,
     secret: Vec<u8>,
+    /// The right answer was given.
+    passed: bool,
 }
 
 impl Session {
@@ -55,7 +57,7 @@ impl Session {
         commands: &dyn Commands,
         out: &mut Vec<u8>,
     ) -> Self {
-        let guard = secret.map(|secret| Guard { challenge: Challenge::new(random), secret });
+        let guard = secret.map(|secret| Guard { challenge: Challenge::new(random), secret, passed: false });
         let greeting = match &guard {
             Some(guard) => Reply::new(Status::Auth, guard.challenge.text()),
             None => Reply::ok(commands.banner()),
@@ -69,7 +71,7 @@ impl Session {
     pub fn feed(&mut self, bytes: &[u8], commands: &mut dyn Commands, out: &mut Vec<u8>) {
         self.intake.push(bytes);
         while !self.closed {
-            let line_max = if self.guard.is_some() { LINE_MAX_UNTRUSTED } else { LINE_MAX };
+            let line_max = if self.trusted() { LINE_MAX } else { LINE_MAX_UNTRUSTED };
             let Some(input) = self.intake.take(line_max) else { return };
             let reply = match input {
                 Input::Command(words) => self.dispatch(&words, commands),
@@ -90,7 +92,7 @@ impl Session {
 
     /// Whether the peer may give every command.
     pub fn trusted(&self) -> bool {
-        self.guard.is_none()
+        self.guard.as_ref().is_none_or(|guard| guard.passed)
     }
 
     fn close(&mut self, why: impl Into<String>) -> Reply {
@@ -100,7 +102,7 @@ impl Session {
 
     fn dispatch(&mut self, words: &[String], commands: &mut dyn Commands) -> Reply {
         let Some(command) = table::find(&words[0]) else { return table::unknown() };
-        if self.guard.is_some() && !command.before_auth {
+        if !self.trusted() && !command.before_auth {
             return table::unknown();
         }
         if command.serving && !commands.serving() {
@@ -133,14 +135,14 @@ impl Session {
     }
 
     fn authenticate(&mut self, answer: &str, commands: &dyn Commands) -> Reply {
-        match &self.guard {
+        if let Some(guard) = &mut self.guard {
             // One wrong answer ends the session, so that guesses cost a connection each.
-            Some(guard) if !guard.challenge.accepts(&guard.secret, answer) => self.close(""),
-            _ => {
-                self.guard = None;
-                Reply::ok(commands.banner())
+            if !guard.challenge.accepts(&guard.secret, answer) {
+                return self.close("");
             }
+            guard.passed = true;
         }
+        Reply::ok(commands.banner())
     }
 }
 
@@ -215,6 +217,7 @@ mod tests {
         check(Some("s\n"), "auth 0123\nping\n", &[(500, "")], true);
         let answer = Challenge::new([0; 32]).answer(b"s\n");
         check(Some("s\n"), &format!("auth {answer}\nstatus\n"), &[(200, "hello"), (200, "status ")], false);
+        check(Some("s\n"), &format!("auth {answer}\nauth 1\n"), &[(200, "hello"), (500, "")], true);
         check(Some("s\n"), &"x".repeat(2000), &[(500, "Line longer than 1024 bytes\n")], true);
     }
 

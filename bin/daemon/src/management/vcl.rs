@@ -10,7 +10,7 @@
 
 use super::Management;
 use super::table::Columns;
-use crate::compile::read_file;
+use crate::compile::{self, read_file};
 use crate::plant::{Compiled, Load, Plant, Source};
 use admin::{Reply, json};
 use base::Time;
@@ -116,10 +116,7 @@ fn check_name(name: &str) -> Result<(), Reply> {
 }
 
 fn failed_compilation(message: &str) -> Reply {
-    let message = message.trim_end_matches('\n');
-    Reply::wrong(format!(
-        "Message from VCC-compiler:\n{message}\nRunning VCC-compiler failed, exited with 2\nVCL compilation failed"
-    ))
+    Reply::wrong(format!("{}VCL compilation failed", compile::failure(message)))
 }
 
 impl<P: Plant> Management<P> {

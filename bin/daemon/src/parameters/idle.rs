@@ -86,7 +86,7 @@ pub(super) static IDLE: &[Row] = &[
         Bits(FEATURES),
         "",
         "+validate_headers",
-        "HTTP/2 and ESI, which most bits are about, are not spoken; header values are always validated",
+        "HTTP/2 is refused, ESI is not processed, header values are always validated",
     ),
     idle("fetch_chunksize", Bytes(4 << 10, None), "bytes", "16k", "pieces of a body are sized by its length"),
     idle(

@@ -1,6 +1,6 @@
 //! Parameters as `param.show` prints them. The shapes are Varnish 7.1's, which scripts parse.
 
-use super::value::Value;
+use super::value::{Kind, Value};
 use super::{Flag, Parameters, Row};
 use copal_admin::json;
 use std::fmt::Write as _;
@@ -56,6 +56,9 @@ fn paragraphs(row: &Row) -> Vec<String> {
     let mut paragraphs = Vec::new();
     if !row.text.is_empty() {
         paragraphs.push(row.text.to_owned());
+    }
+    if let Kind::Bits(names) = row.kind {
+        paragraphs.push(format!("+name and -name change one of: {}.", names.join(", ")));
     }
     if let Some(why) = row.idle() {
         paragraphs.push(format!("NB: Accepted without effect: {why}."));

@@ -126,7 +126,11 @@ impl Running {
                 .map_err(|error| format!("counters: {error}"))?;
             let counters = origin::Counters::Shared(counters);
             let backend = origin::Backend::new(definition, load.name, counters, &origin, now);
-            backend.map(|backend| backend as vcl::value::BackendRef).map_err(|error| error.to_string())
+            backend.map(|backend| backend as vcl::value::BackendRef).map_err(|error| {
+                // The instance names the backend itself.
+                let text = error.to_string();
+                text.strip_prefix(&format!("backend {}: ", definition.name)).unwrap_or(&text).to_owned()
+            })
         };
         let instance = Instance::new(Arc::clone(load.program), &mut make)?;
         let vcl = Arc::new(Vcl { name: load.name.to_owned(), instance });
