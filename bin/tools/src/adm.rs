@@ -144,11 +144,12 @@ fn commands(client: &mut Client, framed: bool, outlet: &mut Outlet) -> Result<Ex
         let leaves = command.trim() == "quit";
         let answer = client.line(&command).map_err(|error| chain(&error))?;
         print(&answer, framed, outlet)?;
-        if !answer.is_ok() {
-            code = verdict(&answer);
-        }
+        // The answer to quit is not a success, but what was wanted.
         if leaves {
             break;
+        }
+        if !answer.is_ok() {
+            code = verdict(&answer);
         }
     }
     Ok(code)

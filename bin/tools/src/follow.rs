@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 const RETRY: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_millis(20);
+/// After so many overruns without a record between them the log is given up.
+const FRUITLESS_MAX: u32 = 100;
 /// How often it is looked whether the worker still runs.
 const CHECK: Duration = Duration::from_secs(1);
 
@@ -74,13 +76,26 @@ pub(crate) fn follow(given: &Given, sink: &mut dyn Sink) -> Result<(), Failure> 
     let start = if once { Position::Oldest } else { Position::Newest };
     let mut cursor = insist(&directory, patience, || Cursor::attach(&directory, start))?;
     let mut checked = Instant::now();
+    let mut fruitless = 0;
     while !sink.is_done() {
         match cursor.step() {
-            Next::Record => sink.record(&cursor.record())?,
+            Next::Record => {
+                fruitless = 0;
+                sink.record(&cursor.record())?;
+            }
             Next::Overrun => {
                 eprintln!("Log overrun: records were lost");
                 sink.interrupted()?;
                 cursor.reset(Position::Oldest);
+                fruitless += 1;
+                if fruitless > FRUITLESS_MAX {
+                    return Err(Failure::Text(
+                        "the log cannot be read: it is damaged or far too small".to_owned(),
+                    ));
+                }
+                if fruitless > 1 {
+                    std::thread::sleep(IDLE);
+                }
             }
             Next::End if once => break,
             Next::End => {

@@ -187,6 +187,41 @@ fn long_records_are_cut_and_long_transactions_flushed() {
 }
 
 #[test]
+fn a_damaged_log_ends_the_reading_and_nothing_else() {
+    let scratch = Scratch::new();
+    let worker = Worker::create(&scratch.0, &small(), 0.0).unwrap();
+    let directory = scratch.0.join("_.vsm_child");
+    let file = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
+    let file = file.into_iter().find(|path| path.to_string_lossy().contains("_.Log.")).unwrap();
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    for _ in 0..50 {
+        let mut bytes = std::fs::read(&file).unwrap();
+        // The magic and the size of a part stay, or nobody would attach.
+        for byte in &mut bytes[16..20_000] {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            *byte = seed as u8;
+        }
+        std::fs::write(directory.join("copy"), &bytes).unwrap();
+        let index = std::fs::read_to_string(directory.join("_.index")).unwrap();
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        std::fs::write(directory.join("_.index"), index.replace(&name, "copy")).unwrap();
+        for position in [Position::Oldest, Position::Newest] {
+            let mut cursor = Cursor::attach(&scratch.0, position).unwrap();
+            for _ in 0..20_000 {
+                if cursor.step() != Next::Record {
+                    cursor.reset(position);
+                    break;
+                }
+            }
+        }
+        std::fs::write(directory.join("_.index"), index).unwrap();
+    }
+    drop(worker);
+}
+
+#[test]
 fn the_mask_leaves_records_out() {
     let scratch = Scratch::new();
     let worker = Worker::create(&scratch.0, &Settings { mask: Mask::default(), ..small() }, 0.0).unwrap();

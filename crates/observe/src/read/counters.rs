@@ -109,10 +109,14 @@ fn read_part(work_directory: &Path, part: &str, index: &Index, values: &mut Vec<
         for row in rows {
             let value = if from_stripes {
                 stripes.iter().try_fold(0u64, |sum, (mapping, entry)| {
-                    Some(sum.wrapping_add(value_at(mapping, entry, HEAD_BYTES + striped + row.offset)?))
+                    Some(sum.wrapping_add(value_at(
+                        mapping,
+                        entry,
+                        (HEAD_BYTES + striped).saturating_add(row.offset),
+                    )?))
                 })
             } else {
-                value_at(&mapping, entry, body + row.offset)
+                value_at(&mapping, entry, body.saturating_add(row.offset))
             };
             values.extend(value.map(|value| Value {
                 name: format!("{}.{}", entry.ident, row.name),

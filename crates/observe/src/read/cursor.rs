@@ -29,7 +29,7 @@ pub enum Position {
 pub enum Next {
     /// A record, see [`Cursor::record`].
     Record,
-    /// Nothing newer for now.
+    /// Nothing newer yet.
     End,
     /// The writer has lapped the cursor: place it anew with [`Cursor::reset`].
     Overrun,

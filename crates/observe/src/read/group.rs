@@ -42,7 +42,7 @@ impl Default for Limits {
 }
 
 /// A transaction keeps at most this many bytes; what comes after is left out, but for its `End`.
-const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 4 << 20;
 /// How deep requests may start requests before the rest is taken as groups of their own.
 const DEPTH_MAX: usize = 64;
 
