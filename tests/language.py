@@ -107,9 +107,13 @@ def definitions():
         check(not accepted and output, f"accepted: {text!r}")
 
 
-@case("a backend whose name does not resolve is refused at load")
+@case("a backend whose name does not resolve is refused at load, and what runs goes on")
 def unresolvable():
-    refused('backend b { .host = "no-such-host.invalid"; }\nsub vcl_recv { set req.backend_hint = b; }', "no-such-host.invalid")
+    cache = before(Origin())
+    status, text = cache.cli("vcl.inline", "lost", 'vcl 4.1; backend b { .host = "no-such-host.invalid"; }')
+    check(status != 200, "it was loaded")
+    check("no-such-host.invalid" in text, text)
+    expect(fetch(cache.port, "/a").status, 200)
 
 
 @case("the message names the file's line and shows the line with a mark below")

@@ -120,14 +120,12 @@ class Daemon:
     def _learn_copal(self):
         for _ in self._waiting():
             for line in list(self.output):
-                found = re.search(r"listening name=(\S+) address=(\S+) protocol=(\S+)", line)
+                found = re.search(r'listening name=(\S+) address=(\S+) port="?(\d*)', line)
+                if found and found[1] == "cli":
+                    self.cli_port = int(found[3])  # the last line of the start
+                    return
                 if found:
-                    self._note(found[1], found[2])
-                found = re.search(r"cli address=(\S+)", line)
-                if found:
-                    self.cli_port = int(found[1].rsplit(":", 1)[1])
-            if self.cli_port and self.ports or self.cli_port and self.paths:
-                return
+                    self._note(found[1], f"{found[2]}:{found[3]}" if found[3] else found[2])
 
     def _note(self, name, address):
         if address.startswith("/"):

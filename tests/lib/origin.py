@@ -4,9 +4,12 @@ A path is answered by the function registered for it with `on` (longest prefix w
 reply properly, send any bytes, wait for an event, cut or reset the connection. One thread a connection.
 """
 import collections
+import http
 import socket
 import struct
 import threading
+
+STATUSES = {status.value for status in http.HTTPStatus}
 
 
 class Request:
@@ -33,12 +36,13 @@ class Exchange:
         """Sends raw bytes."""
         self.connection.sendall(data.encode("latin-1") if isinstance(data, str) else data)
 
-    def head(self, status=200, headers=(), reason="Reason"):
+    def head(self, status=200, headers=(), reason=None):
         """Sends a status line and fields, and the empty line."""
+        reason = reason or (http.HTTPStatus(status).phrase if status in STATUSES else "Unheard Of")
         lines = [f"HTTP/1.1 {status} {reason}"] + [f"{name}: {value}" for name, value in pairs(headers)]
         self.send("\r\n".join(lines) + "\r\n\r\n")
 
-    def reply(self, body=b"", status=200, headers=(), reason="Reason"):
+    def reply(self, body=b"", status=200, headers=(), reason=None):
         """A whole answer with Content-Length (no body to HEAD)."""
         body = body.encode() if isinstance(body, str) else body
         self.head(status, list(pairs(headers)) + [("Content-Length", len(body))], reason)
