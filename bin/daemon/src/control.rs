@@ -132,6 +132,8 @@ struct Control<P: Plant> {
     management: RefCell<Management<P>>,
     secret: Option<PathBuf>,
     sessions: Cell<usize>,
+    /// Whether clients were being served when last looked.
+    was_running: Cell<bool>,
 }
 
 /// Serves the command line until a signal ends the program. Then stops serving clients. `shm` is what the manager shows.
@@ -144,7 +146,12 @@ pub(crate) async fn run<P: Plant + 'static>(
     secret: Option<PathBuf>,
     shm: Option<observe::Manager>,
 ) -> io::Result<()> {
-    let control = Rc::new(Control { management: RefCell::new(management), secret, sessions: Cell::new(0) });
+    let control = Rc::new(Control {
+        management: RefCell::new(management),
+        secret,
+        sessions: Cell::new(0),
+        was_running: Cell::new(false),
+    });
     for listener in entrance.listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::task::spawn_local(accept(Rc::clone(&control), listener));
@@ -169,9 +176,14 @@ pub(crate) async fn run<P: Plant + 'static>(
 fn housekeeping<P: Plant>(control: &Control<P>, shm: Option<&observe::Manager>) {
     let mut management = control.management.borrow_mut();
     management.tick();
-    if let Some(shm) = shm {
-        shm.merge(management.now());
+    let Some(shm) = shm else { return };
+    let running = management.serving();
+    match (control.was_running.replace(running), running) {
+        (false, true) => shm.counters().child_start.inc(),
+        (true, false) => shm.counters().child_exit.inc(),
+        _ => {}
     }
+    shm.merge(management.now());
 }
 
 async fn accept<P: Plant + 'static>(control: Rc<Control<P>>, listener: tokio::net::TcpListener) {

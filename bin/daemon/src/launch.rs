@@ -158,6 +158,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     serve(management, entrance, secret, shm)?;
     drop(pid_file);
+    // Who looks for a command line is to find none, not a closed port.
+    let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
     log::info("ended", &[]);
     Ok(ExitCode::SUCCESS)
 }

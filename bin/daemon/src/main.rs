@@ -28,8 +28,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = std::env::args_os().skip(1).map(std::ffi::OsString::into_string);
+    let words = match words.collect::<Result<Vec<String>, _>>() {
+        Ok(words) => words,
+        Err(word) => {
+            eprintln!("Error: the argument {word:?} is not UTF-8");
+            return ExitCode::from(USAGE_ERROR);
+        }
+    };
     match args::parse(&words) {
         Ok(args::Task::Version) => {
             eprint!("{}", args::version());

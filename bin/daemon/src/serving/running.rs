@@ -111,7 +111,7 @@ impl Running {
 
     /// Whether a thread is gone that should be there.
     pub(super) fn broken(&self) -> bool {
-        self.threads.as_ref().is_some_and(Threads::is_broken)
+        self.upkeep.is_broken() || self.threads.as_ref().is_some_and(Threads::is_broken)
     }
 
     /// Makes the backends of a program, runs its `vcl_init`, starts its probes if it is to be warm.
@@ -214,6 +214,12 @@ impl Running {
         });
         let control = self.parts.counters.control();
         let (ready, discarded) = (self.services.len() as u64, self.lingering.len() as u64);
+        let backends: usize = self
+            .services
+            .values()
+            .map(|service| service.vcl.instance.backends.iter().flatten().count())
+            .sum();
+        control.n_backend.set(backends as u64);
         control.n_vcl.set(ready + discarded);
         control.n_vcl_avail.set(ready);
         control.n_vcl_discard.set(discarded);

@@ -56,15 +56,29 @@ impl Threads {
         doors: &[Listening],
         settings: &net::worker::Settings,
     ) -> Result<Self, String> {
-        let stop = Stop::new();
-        let mut workers = Vec::new();
+        let mut threads = Self { workers: Vec::new(), stop: Stop::new() };
         for (index, cpu) in net::worker::cpus().into_iter().enumerate() {
-            let entrances = entrances(doors, index, &parts.failures)?;
-            let worker = spawn(parts, index, cpu, entrances, settings, &stop)
-                .map_err(|error| format!("worker thread {index}: {error}"))?;
-            workers.push(worker);
+            if let Err(why) = threads.add(parts, doors, settings, index, cpu) {
+                threads.stop();
+                return Err(why);
+            }
         }
-        Ok(Self { workers, stop })
+        Ok(threads)
+    }
+
+    fn add(
+        &mut self,
+        parts: &Parts,
+        doors: &[Listening],
+        settings: &net::worker::Settings,
+        index: usize,
+        cpu: usize,
+    ) -> Result<(), String> {
+        let entrances = entrances(doors, index, &parts.failures)?;
+        let worker = spawn(parts, index, cpu, entrances, settings, &self.stop)
+            .map_err(|error| format!("worker thread {index}: {error}"))?;
+        self.workers.push(worker);
+        Ok(())
     }
 
     /// How many threads serve.

@@ -59,6 +59,11 @@ impl Upkeep {
         self.desk.arrived.notify_one();
     }
 
+    /// Whether the thread is gone, which only a panic makes it.
+    pub(super) fn is_broken(&self) -> bool {
+        self.thread.as_ref().is_none_or(Worker::ended)
+    }
+
     /// Ends the thread.
     pub(super) fn stop(self) {
         drop(self);

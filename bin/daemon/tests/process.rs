@@ -1,0 +1,312 @@
+//! The whole program as its users meet it: started, asked over HTTP, controlled, reloaded, ended.
+
+use copal_admin::client::{Answer, Client, Place};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// No wait is longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+const BODY: &str = "hello from the origin\n";
+
+/// A directory of one test's own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("copald-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An origin that answers every request with [`BODY`] and counts them.
+struct Origin {
+    port: u16,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let count = Arc::clone(&count);
+                std::thread::spawn(move || answer_all(stream, &count));
+            }
+        });
+        Self { port, requests }
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    fn backend(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+fn answer_all(stream: TcpStream, count: &AtomicUsize) {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if line == "\r\n" {
+            count.fetch_add(1, Ordering::SeqCst);
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}", BODY.len());
+            if reader.get_mut().write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+fn copald(scratch: &Scratch) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_copald"));
+    command.arg("-n").arg(scratch.work()).args(["-a", "127.0.0.1:0", "-T", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A daemon in the foreground; ended with the test.
+struct Daemon {
+    process: Child,
+    client: Client,
+}
+
+impl Daemon {
+    fn start(scratch: &Scratch, arguments: &[&str]) -> Self {
+        let mut process = copald(scratch).arg("-F").args(arguments).spawn().unwrap();
+        let client = connect(&scratch.work(), || process.try_wait().unwrap().is_none());
+        Self { process, client }
+    }
+
+    fn say(&mut self, words: &[&str]) -> Answer {
+        self.client.words(words).unwrap()
+    }
+
+    /// Says it and gives the body; it must succeed.
+    fn ok(&mut self, words: &[&str]) -> String {
+        let answer = self.say(words);
+        let body = String::from_utf8(answer.body).unwrap();
+        assert_eq!(answer.code, 200, "{words:?}: {body}");
+        body
+    }
+
+    fn address(&mut self) -> String {
+        address(&self.ok(&["debug.listen_address"]))
+    }
+
+    /// Sends the signal TERM and gives the exit code.
+    fn end(mut self) -> Option<i32> {
+        terminate(self.process.id());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn terminate(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+}
+
+fn address(listing: &str) -> String {
+    let words: Vec<&str> = listing.lines().next().unwrap().split(' ').collect();
+    format!("{}:{}", words[1], words[2])
+}
+
+/// Connects to the command line as soon as there is one, as long as `alive`.
+fn connect(directory: &Path, mut alive: impl FnMut() -> bool) -> Client {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let client = Place::of(directory)
+            .and_then(|place| Client::connect(&place.address, place.secret.as_deref(), PATIENCE));
+        match client {
+            Ok(client) => return client,
+            Err(error) => assert!(alive() && Instant::now() < deadline, "no command line: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The whole response to `GET path`, on a connection of its own.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+/// The status line of a response that must be complete.
+fn status_of(response: &str) -> &str {
+    response.lines().next().unwrap_or("no answer")
+}
+
+#[test]
+fn serves_and_is_controlled() {
+    let (scratch, origin) = (Scratch::new("control"), Origin::start());
+    let pid_file = scratch.0.join("pid");
+    let mut daemon = Daemon::start(
+        &scratch,
+        &["-b", &origin.backend(), "-P", pid_file.to_str().unwrap(), "-s", "malloc,64m"],
+    );
+    assert_eq!(std::fs::read_to_string(&pid_file).unwrap(), format!("{}\n", daemon.process.id()));
+    assert_eq!(daemon.ok(&["status"]), "Child in state running");
+    let address = daemon.address();
+    for _ in 0..3 {
+        let response = get(&address, "/a");
+        assert_eq!(status_of(&response), "HTTP/1.1 200 OK");
+        assert!(response.ends_with(BODY), "{response}");
+    }
+    assert_eq!(origin.requests(), 1);
+    daemon.ok(&["ban", "req.url", "~", "^/a"]);
+    // It stays as long as there is an older object that no request has tested against it.
+    assert!(daemon.ok(&["ban.list"]).contains("req.url ~ ^/a"));
+    get(&address, "/a");
+    assert_eq!(origin.requests(), 2);
+    assert_eq!(
+        daemon.ok(&["storage.list"]),
+        "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n"
+    );
+    daemon.ok(&["backend.set_health", "default", "sick"]);
+    assert!(status_of(&get(&address, "/b")).starts_with("HTTP/1.1 503 "));
+    daemon.ok(&["backend.set_health", "default", "auto"]);
+    assert_eq!(status_of(&get(&address, "/b")), "HTTP/1.1 200 OK");
+    daemon.ok(&["stop"]);
+    assert_eq!(daemon.say(&["ban.list"]).code, 101);
+    daemon.ok(&["start"]);
+    assert_eq!(status_of(&get(&address, "/a")), "HTTP/1.1 200 OK");
+    assert_eq!(daemon.end(), Some(0));
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn vcl_is_swapped_without_losing_a_request() {
+    const SWAPS: usize = 25;
+    let (scratch, origin) = (Scratch::new("swap"), Origin::start());
+    let mut daemon = Daemon::start(&scratch, &["-b", &origin.backend()]);
+    let address = daemon.address();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ask = || {
+            let mut answers = 0;
+            while !done.load(Ordering::SeqCst) {
+                let response = get(&address, &format!("/{}", answers % 7));
+                assert_eq!(status_of(&response), "HTTP/1.1 200 OK");
+                assert!(response.ends_with(BODY), "{response}");
+                answers += 1;
+            }
+            answers
+        };
+        let askers = [scope.spawn(ask), scope.spawn(ask)];
+        for swap in 0..SWAPS {
+            let vcl = format!(
+                "vcl 4.1; backend b {{ .host = \"127.0.0.1\"; .port = \"{}\"; }} \
+                 sub vcl_deliver {{ set resp.http.swap = \"{swap}\"; }}",
+                origin.port
+            );
+            daemon.ok(&["vcl.inline", &format!("v{swap}"), &vcl]);
+            daemon.ok(&["vcl.use", &format!("v{swap}")]);
+            assert!(get(&address, "/x").contains(&format!("swap: {swap}\r\n")));
+            if swap > 0 {
+                daemon.ok(&["vcl.discard", &format!("v{}", swap - 1)]);
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+        for asker in askers {
+            assert!(asker.join().unwrap() > 0);
+        }
+    });
+    let listing = daemon.ok(&["vcl.list"]);
+    assert!(listing.contains(&format!("v{}\n", SWAPS - 1)), "{listing}");
+    assert_eq!(daemon.end(), Some(0));
+}
+
+#[test]
+fn the_background_is_ready_when_the_shell_goes_on() {
+    let (scratch, origin) = (Scratch::new("background"), Origin::start());
+    let pid_file = scratch.0.join("pid");
+    let backend = origin.backend();
+    let status = copald(&scratch).args(["-b", &backend, "-P", pid_file.to_str().unwrap()]).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    let pid: u32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    let mut client = connect(&scratch.work(), || false);
+    let listing = client.words(&["debug.listen_address"]).unwrap();
+    let response = get(&address(&String::from_utf8(listing.body).unwrap()), "/");
+    assert!(response.ends_with(BODY), "{response}");
+    let second = copald(&scratch).args(["-b", &backend]).status().unwrap();
+    assert_eq!(second.code(), Some(255), "two daemons in one work directory");
+    terminate(pid);
+    let deadline = Instant::now() + PATIENCE;
+    while pid_file.exists() {
+        assert!(Instant::now() < deadline, "the daemon does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn refusals() {
+    let scratch = Scratch::new("refusals");
+    let vcl = scratch.0.join("bad.vcl");
+    std::fs::write(&vcl, "vcl 4.1; backend b none; sub vcl_recv { set req.nosuch = 1; }").unwrap();
+    let vcl = vcl.to_str().unwrap();
+    for (arguments, code, message) in [
+        (&["-Q"][..], 2, "invalid option -- 'Q'"),
+        (&["-C", "-f", vcl], 2, "Line 1 Pos"),
+        (&["-F", "-f", vcl], 255, "VCL compilation failed"),
+        (&["-f", vcl], 255, "VCL compilation failed"),
+        (&["-F", "-b", "none", "-p", "nosuch=1"], 255, "Unknown parameter \"nosuch\""),
+        (&["-F", "-b", "none", "-s", "file,/x,1g"], 255, "\"file\" is not in this version"),
+    ] {
+        let output = copald(&scratch).args(arguments).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(message), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn without_vcl_it_waits_for_one() {
+    let (scratch, origin) = (Scratch::new("empty"), Origin::start());
+    let mut daemon = Daemon::start(&scratch, &["-f", ""]);
+    assert_eq!(daemon.ok(&["status"]), "Child in state stopped");
+    let vcl = format!("vcl 4.1; backend b {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}", origin.port);
+    daemon.ok(&["vcl.inline", "first", &vcl]);
+    daemon.ok(&["vcl.use", "first"]);
+    daemon.ok(&["start"]);
+    let address = daemon.address();
+    assert_eq!(status_of(&get(&address, "/")), "HTTP/1.1 200 OK");
+}
