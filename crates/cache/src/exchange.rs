@@ -289,11 +289,21 @@ impl Exchange {
     pub(crate) fn decide(&mut self, subroutine: Sub) -> Action {
         self.now = self.local.now();
         match self.call(subroutine) {
-            VclStep::Done(action) => action,
+            VclStep::Done(action) => {
+                self.count_failure(&action);
+                action
+            }
             VclStep::Wait(_) => {
                 self.records.text(Tag::VCL_Error, b"only vcl_recv can wait for the request body");
                 Action::Fail
             }
+        }
+    }
+
+    /// Counts a VCL that failed.
+    pub(crate) fn count_failure(&self, action: &Action) {
+        if matches!(action, Action::Fail) {
+            self.local.counters.vcl_fail.inc();
         }
     }
 

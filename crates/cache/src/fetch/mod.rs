@@ -320,7 +320,12 @@ impl Fetch {
         let step = machine.run(&vcl.instance, subroutine, self);
         self.machine = machine;
         match step {
-            VclStep::Done(action) => action,
+            VclStep::Done(action) => {
+                if matches!(action, Action::Fail) {
+                    self.local.counters.vcl_fail.inc();
+                }
+                action
+            }
             VclStep::Wait(_) => {
                 self.trail.records.text(Tag::VCL_Error, b"only vcl_recv can wait for the request body");
                 Action::Fail

@@ -18,6 +18,10 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     rules::hop::strip_nominated(&mut fetch.response.fields);
     fetch.response.fields.collect_known(wire::Known::CacheControl, b", ");
     fetch.response.fields.collect_known(wire::Known::Vary, b", ");
+    if !fetch.response.fields.has_known(wire::Known::Date) {
+        // A recipient of a response without Date adds the time of reception (RFC 9110, section 6.6.1).
+        fetch.response.fields.push_known(wire::Known::Date, &wire::date::format(fetch.now));
+    }
     log_response(fetch);
     count(fetch, answer.framing);
     let mut answer = answer;

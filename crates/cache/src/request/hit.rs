@@ -19,6 +19,9 @@ use vcl::host::{Action, Sub};
 pub(crate) fn step(exchange: &mut Exchange, known: Rc<Known>, busy: Option<Busy>, freshness: Freshness) -> Step {
     log(exchange, &known);
     exchange.source = Source::Stored(Rc::clone(&known));
+    if exchange.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.uses(vcl::variables::Var::ObjHits)) {
+        known.count_hit();
+    }
     let action = if exchange.is_builtin(Sub::Hit) {
         exchange.log_native(b"HIT", b"deliver");
         Action::Deliver
@@ -70,9 +73,6 @@ fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>, fresh
     }
     let interval = exchange.current.settings.lru_interval;
     exchange.local.touch(known.object(), exchange.now, interval);
-    if exchange.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.uses(vcl::variables::Var::ObjHits)) {
-        known.count_hit();
-    }
     if let Some(busy) = busy {
         fetch::background(exchange, busy, Some(Arc::clone(known.object())));
     }

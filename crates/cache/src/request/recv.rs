@@ -39,6 +39,7 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
         }
         VclStep::Done(action) => action,
     };
+    exchange.count_failure(&action);
     Decided::Step(match action {
         Action::Hash => Step::Hash(AfterHash::Lookup),
         Action::Pass(_) => Step::Hash(AfterHash::Pass),
