@@ -6,6 +6,7 @@ Varnish 7.1, which is how they are known to ask for the right thing.
 import hashlib
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -19,6 +20,10 @@ COPALD = os.environ.get("COPALD", os.path.join(ROOT, "target/release/copald"))
 COPAL = os.environ.get("COPAL", os.path.join(os.path.dirname(COPALD), "copal"))
 IS_VARNISH = "varnishd" in os.path.basename(COPALD)
 START_LIMIT_S = 30
+
+# A thousand clients need more than the thousand descriptors that a shell gives: take what is allowed.
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(_hard, 65536) if _hard != resource.RLIM_INFINITY else 65536, _hard))
 
 _running = []
 _words = []

@@ -21,7 +21,7 @@ packages() {
 
 # toolchain: says how to get Rust where there is none, and adds the parts of it that are asked for (rustfmt clippy).
 toolchain() {
-    [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"
+    if [ -x "${HOME:-/root}/.cargo/bin/cargo" ]; then PATH="${HOME:-/root}/.cargo/bin:$PATH"; fi
     command -v cargo >/dev/null || { echo "no cargo: install a Rust toolchain first (https://rustup.rs)" >&2; return 1; }
     for part in "$@"; do
         case $part in rustfmt) command=fmt ;; *) command=$part ;; esac
