@@ -4,8 +4,8 @@
 use crate::fetch::trail::Trail;
 use crate::index::hot::Known;
 use bytes::Bytes;
-use copal_origin as origin;
 use copal_observe::Tag;
+use copal_origin as origin;
 use copal_store as store;
 use copal_wire as wire;
 use std::future::poll_fn;
@@ -59,9 +59,9 @@ impl Body {
         match self {
             Self::Empty => Ok(false),
             Self::Bytes(bytes, at) => Ok(*at < bytes.len()),
-            Self::Object(known, cursor) => {
-                poll_fn(|context| cursor.poll_ready(known, context)).await.map_err(|store::cursor::Cut| Aborted)
-            }
+            Self::Object(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
+                .await
+                .map_err(|store::cursor::Cut| Aborted),
             Self::Parts(parts) => parts.ready().await,
             Self::Relay(relay) => Box::pin(relay.ready()).await,
         }

@@ -16,8 +16,8 @@
 //! in `request/`; the front writes what `response` and `body` say, and then calls `finish`.
 
 use crate::body::Body;
-use crate::index::hot::Known;
 use crate::index::Key;
+use crate::index::hot::Known;
 use crate::local::{Current, Local};
 use crate::request;
 use crate::session::Session;
@@ -83,6 +83,8 @@ pub(crate) struct Private {
     pub(crate) ttl: Seconds,
     pub(crate) grace: Seconds,
     pub(crate) keep: Seconds,
+    /// Whether the rules or VCL made it so; false for an error that VCL made in the answer's place.
+    pub(crate) uncacheable: bool,
 }
 
 /// How many bytes went each way, for the log and counters.
@@ -201,6 +203,11 @@ impl Exchange {
         }
     }
 
+    /// Turns to the requests of another connection.
+    pub fn attach(&mut self, session: &Rc<Session>) {
+        self.session = Rc::clone(session);
+    }
+
     /// Answers the request that stands in `self.request`, a head of `head_bytes` which arrived at `arrival`.
     pub async fn run(&mut self, body: &mut dyn RequestBody, head_bytes: usize, arrival: Time) -> Outcome {
         self.begin(body.framing(), head_bytes, arrival);
@@ -208,6 +215,7 @@ impl Exchange {
     }
 
     fn begin(&mut self, framing: RequestFraming, head_bytes: usize, arrival: Time) {
+        self.local.forget_many_dead();
         self.current = self.local.current();
         self.vxid = self.local.vxid();
         self.now = arrival;
@@ -226,8 +234,7 @@ impl Exchange {
         self.local.counters.client_req.inc();
         self.records.begin(self.vxid, Kind::Client);
         self.records.link(Tag::Begin, "req", self.session.vxid, "rxreq");
-        self.records.timestamp("Start", arrival, arrival, arrival);
-        self.records.timestamp("Req", arrival, arrival, arrival);
+        self.records.arrival(arrival);
         self.log_request_start();
         rules::hop::strip_nominated(&mut self.request.fields);
         self.request.fields.collect_known(Field::Cookie, b"; ");

@@ -230,7 +230,10 @@ impl Host for Exchange {
                 Source::Stored(known) => i64::from(known.hits()),
                 Source::Private(_) | Source::None => 0,
             }),
-            Var::ObjUncacheable => Value::Bool(matches!(self.source, Source::Private(_))),
+            Var::ObjUncacheable => Value::Bool(match &self.source {
+                Source::Private(private) => private.uncacheable,
+                Source::Stored(_) | Source::None => false,
+            }),
             Var::ObjTtl => {
                 let (origin_time, ttl, ..) = self.object_times();
                 Value::Duration(origin_time + ttl - self.now)
@@ -328,7 +331,8 @@ impl Host for Exchange {
     }
 
     fn headers(&self, side: Side, name: &[u8]) -> Vec<Text> {
-        self.fields(side).map_or_else(Vec::new, |fields| fields.all(name).map(Text::copy_from_slice).collect())
+        self.fields(side)
+            .map_or_else(Vec::new, |fields| fields.all(name).map(Text::copy_from_slice).collect())
     }
 
     fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {

@@ -20,6 +20,12 @@ use store::Object;
 /// Touches are told to the eviction order in batches of this many.
 const TOUCH_BATCH: usize = 64;
 
+/// The largest body of a hot object, in bytes.
+const HOT_MAX: u64 = 32 << 10;
+
+/// After this many deaths in the index a thread looks for them in its hot table at once, not at its next tick.
+const DEATHS_MAX: u64 = 64;
+
 /// Settings and VCL as one request sees them from start to end.
 #[derive(Debug)]
 pub struct Current {
@@ -133,8 +139,12 @@ impl Local {
         self.hot.borrow().get(key).cloned()
     }
 
-    /// Makes `object` hot.
+    /// Makes `object` hot, unless it is large: then the counts that cores share cost little beside its bytes, and
+    /// holding on to it would keep much memory that the store wants back.
     pub(crate) fn know(&self, object: &Arc<Object>) -> Rc<Known> {
+        if object.length().is_none_or(|length| length > HOT_MAX) {
+            return Rc::new(Known::new(Arc::clone(object)));
+        }
         if let Some(known) = self.hot.borrow().get(object.key())
             && Arc::ptr_eq(known.object(), object)
         {
@@ -152,6 +162,21 @@ impl Local {
             if touched.len() >= TOUCH_BATCH {
                 store::touch_all(&mut touched);
             }
+        }
+    }
+
+    /// Lets go of hot objects that are gone, so that the store gets their memory back.
+    pub(crate) fn forget_dead(&self) {
+        let mut hot = self.hot.borrow_mut();
+        hot.sweep(self.shared.index.deaths(), 0);
+    }
+
+    /// As [`Local::forget_dead`], if many have died since the last look. For every request: one load.
+    #[inline]
+    pub(crate) fn forget_many_dead(&self) {
+        let deaths = self.shared.index.deaths();
+        if deaths.wrapping_sub(self.hot.borrow().deaths_seen()) > DEATHS_MAX {
+            self.forget_dead();
         }
     }
 

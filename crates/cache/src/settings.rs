@@ -89,8 +89,10 @@ impl Settings {
     /// Names this instance in `Via` and `server.identity`. Characters that RFC 9110 does not allow in a pseudonym
     /// become `_`.
     pub fn set_identity(&mut self, identity: &str) {
-        let token: String =
-            identity.chars().map(|c| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' }).collect();
+        let token: String = identity
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' })
+            .collect();
         self.via = via_of(&token);
         identity.clone_into(&mut self.identity);
     }

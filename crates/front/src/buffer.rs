@@ -65,7 +65,7 @@ impl ReadBuffer {
 
     /// Whether the buffer holds memory that an idle connection should not.
     pub(crate) fn is_large(&self) -> bool {
-        self.bytes.len() > 0
+        !self.bytes.is_empty()
     }
 
     /// Takes the memory of an empty buffer away, for the pool.
@@ -99,5 +99,33 @@ impl Pool {
         if spares.len() < SPARES && bytes.len() == ROOM {
             spares.push(bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_move_to_the_front_before_the_buffer_grows() {
+        let mut buffer = ReadBuffer::default();
+        buffer.give_memory(vec![7; ROOM]);
+        buffer.end = ROOM;
+        buffer.consume(ROOM - 3);
+        buffer.make_room(ROOM * 4);
+        assert_eq!((buffer.start, buffer.end, buffer.unused()), (0, 3, &[7; 3][..]));
+        assert_eq!(buffer.bytes.len(), ROOM);
+        buffer.end = ROOM;
+        buffer.make_room(ROOM * 4);
+        assert_eq!(buffer.bytes.len(), ROOM * 2);
+    }
+
+    #[test]
+    fn only_plain_buffers_are_kept() {
+        let pool = Pool::default();
+        pool.give(vec![0; ROOM * 2]);
+        assert!(pool.0.borrow().is_empty());
+        pool.give(pool.take());
+        assert_eq!(pool.0.borrow().len(), 1);
     }
 }

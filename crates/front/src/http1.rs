@@ -4,8 +4,8 @@ use crate::buffer::ReadBuffer;
 use crate::proxy;
 use crate::reject;
 use crate::request_body::ClientBody;
-use crate::respond::{Limits, Sent, Writer};
-use crate::serve::Front;
+use crate::respond::{Limits, Sent};
+use crate::serve::{Front, Work};
 use cache::{Exchange, Outcome, RequestBody as _, Session};
 use copal_cache as cache;
 use copal_net as net;
@@ -26,7 +26,6 @@ pub(crate) struct Connection {
     stream: Stream,
     buffer: ReadBuffer,
     deadline: Deadline,
-    writer: Writer,
     /// Whether a request was waited for before.
     served: bool,
 }
@@ -37,7 +36,7 @@ type Closed = &'static str;
 impl Connection {
     pub(crate) fn new(front: Rc<Front>, stream: Stream) -> Self {
         let deadline = Deadline::new();
-        Self { front, stream, buffer: ReadBuffer::default(), deadline, writer: Writer::default(), served: false }
+        Self { front, stream, buffer: ReadBuffer::default(), deadline, served: false }
     }
 
     pub(crate) async fn read_proxy(&mut self) -> Option<wire::proxy::Header> {
@@ -47,26 +46,28 @@ impl Connection {
 
     /// Serves requests until the connection ends, and says why it did.
     pub(crate) async fn run(&mut self, session: &Rc<Session>) -> Closed {
-        let mut exchange = Exchange::new(&self.front.local, session);
         loop {
-            let head = match self.read_head(&mut exchange, session).await {
-                Ok(head) => head,
-                Err(End::Quiet(reason)) => return reason,
-                Err(End::Reject(reject, head)) => return self.refuse(session, reject, &head).await,
+            if self.buffer.is_empty()
+                && let Err(reason) = self.wait_idle(session).await
+            {
+                return reason;
+            }
+            let mut work = self.front.work(session);
+            let next = match self.read_head(&mut work.exchange).await {
+                Ok(head) => self.answer(&mut work, session, head).await,
+                Err(End::Quiet(reason)) => Err(reason),
+                Err(End::Reject(reject, head)) => Err(self.refuse(session, reject, &head).await),
             };
-            if let Err(reason) = self.answer(&mut exchange, session, head).await {
+            self.front.rest(work);
+            if let Err(reason) = next {
                 return reason;
             }
         }
     }
 
     /// Reads a request's head into the exchange: its length and when it was complete.
-    async fn read_head(&mut self, exchange: &mut Exchange, session: &Session) -> Result<usize, End> {
+    async fn read_head(&mut self, exchange: &mut Exchange) -> Result<usize, End> {
         let settings = self.front.settings();
-        if self.buffer.is_empty() {
-            let first = !std::mem::replace(&mut self.served, true);
-            self.wait_idle(first, session.timeouts.get().timeout_idle.unwrap_or(settings.timeout_idle)).await?;
-        }
         let limits = settings.limits;
         let mut started = false;
         loop {
@@ -80,8 +81,10 @@ impl Connection {
                 self.deadline.set(settings.timeout_req);
             }
             let (stream, buffer) = (&self.stream, &mut self.buffer);
-            let filled =
-                net::within(&self.deadline, poll_fn(|context| buffer.poll_fill(stream, context, limits.head_bytes)));
+            let filled = net::within(
+                &self.deadline,
+                poll_fn(|context| buffer.poll_fill(stream, context, limits.head_bytes)),
+            );
             match filled.await {
                 Ok(Ok(0)) => return Err(End::Quiet("REM_CLOSE")),
                 Ok(Ok(_)) => {}
@@ -92,11 +95,14 @@ impl Connection {
     }
 
     /// Waits for the first byte of a request, holding no buffer.
-    async fn wait_idle(&mut self, first: bool, timeout: f64) -> Result<(), End> {
+    async fn wait_idle(&mut self, session: &Session) -> Result<(), Closed> {
+        let first = !std::mem::replace(&mut self.served, true);
+        let set = session.timeouts.get().timeout_idle;
+        let timeout = set.unwrap_or_else(|| self.front.settings().timeout_idle);
         if first {
             self.deadline.set(timeout);
         } else if self.front.is_stopping() {
-            return Err(End::Quiet("SHUTDOWN"));
+            return Err("SHUTDOWN");
         } else {
             // Ends at once when the worker is told to stop.
             self.deadline.set_idle(timeout);
@@ -109,8 +115,8 @@ impl Connection {
                 self.buffer.give_memory(self.front.buffers.take());
                 Ok(())
             }
-            Ok(Err(_)) => Err(End::Quiet("REM_CLOSE")),
-            Err(net::Elapsed) => Err(End::Quiet("RX_CLOSE_IDLE")),
+            Ok(Err(_)) => Err("REM_CLOSE"),
+            Err(net::Elapsed) => Err("RX_CLOSE_IDLE"),
         }
     }
 
@@ -132,7 +138,8 @@ impl Connection {
     }
 
     /// Answers the request in the exchange. An error says why the connection is over.
-    async fn answer(&mut self, exchange: &mut Exchange, session: &Session, head: usize) -> Result<(), Closed> {
+    async fn answer(&mut self, work: &mut Work, session: &Session, head: usize) -> Result<(), Closed> {
+        let Work { exchange, writer } = work;
         let settings = self.front.settings();
         let framing = wire::h1::request_framing(&exchange.request).unwrap_or(RequestFraming::None);
         let expects_continue = expectation(exchange).unwrap_or(false);
@@ -162,7 +169,7 @@ impl Connection {
                     let _ = self.stream.set_tos(tos);
                 }
                 let limits = Limits::of(&settings, session);
-                let sent = self.writer.respond(&mut self.stream, exchange, &self.deadline, limits).await;
+                let sent = writer.respond(&mut self.stream, exchange, &self.deadline, limits).await;
                 self.conclude(exchange, sent, received, drained, settings.linger).await
             }
         }
@@ -202,7 +209,10 @@ impl Connection {
         let mut slices = [IoSlice::new(&early)];
         self.deadline.set(timeout);
         let (mut from_client, mut to_client) = (0, 0);
-        if matches!(net::within(&self.deadline, self.stream.write_all_vectored(&mut slices)).await, Ok(Ok(()))) {
+        if matches!(
+            net::within(&self.deadline, self.stream.write_all_vectored(&mut slices)).await,
+            Ok(Ok(()))
+        ) {
             let moved = net::pipe::copy(&mut self.stream, backend, &ahead, timeout).await;
             (from_client, to_client) = (moved.to_origin_bytes, moved.to_client_bytes + early.len() as u64);
         }

@@ -26,7 +26,8 @@ pub(crate) async fn read(
             Ok(None) => {}
             Err(_) => return None,
         }
-        let filled = net::within(deadline, poll_fn(|context| buffer.poll_fill(stream, context, V2_MAX))).await;
+        let filled =
+            net::within(deadline, poll_fn(|context| buffer.poll_fill(stream, context, V2_MAX))).await;
         if !matches!(filled, Ok(Ok(1..))) {
             return None;
         }

@@ -6,8 +6,8 @@ use copal_cache as cache;
 use copal_observe as observe;
 use copal_wire as wire;
 use observe::{Counter, Counters, Kind, Records, Tag};
-use wire::Reject;
 use std::fmt::Write as _;
+use wire::Reject;
 
 /// The answer to a request refused for `reject`; the connection is closed after it.
 pub(crate) fn answer(reject: wire::Reject) -> String {
@@ -61,14 +61,21 @@ fn reason(counters: &Counters, reject: Reject) -> &Counter {
 pub(crate) fn log(local: &cache::Local, session: Vxid, reject: wire::Reject, head: &[u8], sent: usize) {
     let counters = &local.counters;
     counters.client_req.inc();
-    if reject == Reject::Expectation { counters.client_req_417.inc() } else { counters.client_req_400.inc() }
+    if reject == Reject::Expectation {
+        counters.client_req_417.inc()
+    } else {
+        counters.client_req_400.inc()
+    }
     reason(counters, reject).inc();
     let now = local.now();
     let mut records = Records::new(&local.log);
     records.begin(local.vxid(), Kind::Client);
     records.link(Tag::Begin, "req", session, "rxreq");
     records.timestamp("Start", now, now, now);
-    records.fmt(Tag::HttpGarbage, format_args!("{}", String::from_utf8_lossy(&head[..head.len().min(80)]).escape_debug()));
+    records.fmt(
+        Tag::HttpGarbage,
+        format_args!("{}", String::from_utf8_lossy(&head[..head.len().min(80)]).escape_debug()),
+    );
     records.fmt(Tag::Error, format_args!("{reject}"));
     records.fmt(Tag::RespStatus, format_args!("{}", reject.status()));
     records.numbers(Tag::ReqAcct, &[head.len() as u64, 0, head.len() as u64, sent as u64, 0, sent as u64]);

@@ -75,7 +75,12 @@ impl<'connection> ClientBody<'connection> {
                 State::Done => return Poll::Ready(Ok(0)),
                 State::Broken => return Poll::Ready(Err(BodyError)),
                 State::Length(left) => {
-                    let count = self.buffer.unused().len().min(out.len()).min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    let count = self
+                        .buffer
+                        .unused()
+                        .len()
+                        .min(out.len())
+                        .min(usize::try_from(*left).unwrap_or(usize::MAX));
                     if count > 0 {
                         out[..count].copy_from_slice(&self.buffer.unused()[..count]);
                         self.buffer.consume(count);

@@ -177,7 +177,8 @@ fn is_at_end(body: &Body, sent: u64, _response: &wire::ResponseHead) -> bool {
         Body::Empty => true,
         Body::Bytes(bytes, _) => sent >= bytes.len() as u64,
         Body::Object(known, cursor) => {
-            known.length().is_some_and(|length| cursor.position() >= length) && known.state() == copal_cache::State::Stored
+            known.length().is_some_and(|length| cursor.position() >= length)
+                && known.state() == copal_cache::State::Stored
         }
         Body::Parts(_) | Body::Relay(_) => false,
     }

@@ -1,10 +1,11 @@
 //! One thread's front: its listeners, and what its connections share.
 
 use crate::buffer::Pool;
+use crate::respond::Writer;
 use crate::session::{self, Door};
 use crate::settings::Settings;
 use base::LiveReader;
-use cache::Local;
+use cache::{Exchange, Local, Session};
 use copal_base as base;
 use copal_cache as cache;
 use copal_net as net;
@@ -18,10 +19,22 @@ use std::time::Duration;
 /// How often a thread does its housekeeping.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How many requests' memory is kept.
+const WORKS_MAX: usize = 256;
+
+/// What a connection needs only while it answers a request.
+pub(crate) struct Work {
+    pub(crate) exchange: Exchange,
+    pub(crate) writer: Writer,
+}
+
 /// What the connections of one thread share.
 pub struct Front {
     pub(crate) local: Rc<Local>,
     pub(crate) buffers: Pool,
+    /// Requests' memory between two requests. The last one given back is the next one used, so that busy connections
+    /// share what the processor's caches hold.
+    works: RefCell<Vec<Box<Work>>>,
     settings: RefCell<LiveReader<Settings>>,
     stopping: Cell<bool>,
 }
@@ -32,6 +45,7 @@ impl Front {
         Rc::new(Self {
             local,
             buffers: Pool::default(),
+            works: RefCell::default(),
             settings: RefCell::new(settings),
             stopping: Cell::new(false),
         })
@@ -39,6 +53,28 @@ impl Front {
 
     pub(crate) fn settings(&self) -> Settings {
         **self.settings.borrow_mut().current()
+    }
+
+    /// Memory for a request on the connection of `session`.
+    pub(crate) fn work(&self, session: &Rc<Session>) -> Box<Work> {
+        let spare = self.works.borrow_mut().pop();
+        match spare {
+            Some(mut work) => {
+                work.exchange.attach(session);
+                work
+            }
+            None => {
+                Box::new(Work { exchange: Exchange::new(&self.local, session), writer: Writer::default() })
+            }
+        }
+    }
+
+    /// Takes a request's memory back.
+    pub(crate) fn rest(&self, work: Box<Work>) {
+        let mut works = self.works.borrow_mut();
+        if works.len() < WORKS_MAX {
+            works.push(work);
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

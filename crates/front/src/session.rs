@@ -1,7 +1,6 @@
 //! A connection from its acceptance to its first request: who is it, and what does it speak?
 
 use crate::http1::Connection;
-use crate::proxy;
 use crate::serve::Front;
 use base::Time;
 use cache::Session;
@@ -65,7 +64,11 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
 }
 
 /// The session with the addresses of a PROXY header, where one is due.
-async fn introduced(connection: &mut Connection, mut session: Session, door: &Door) -> Result<Session, Session> {
+async fn introduced(
+    connection: &mut Connection,
+    mut session: Session,
+    door: &Door,
+) -> Result<Session, Session> {
     if door.protocol != Protocol::Proxy {
         return Ok(session);
     }

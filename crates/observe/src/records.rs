@@ -265,6 +265,18 @@ impl Records {
         self.assemble(Tag::Timestamp, [Field::Label(label)].into_iter().chain(numbers));
     }
 
+    /// The two `Timestamp` records that every request begins with, both at `now`: its number is printed once.
+    pub fn arrival(&mut self, now: Time) {
+        if !self.mask.has(Tag::Timestamp) {
+            return;
+        }
+        let mut digits = [0; digits::LENGTH_MAX];
+        let length = Field::Micros(now).print(&mut digits, digits::LENGTH_MAX);
+        for label in ["Start: ", "Req: "] {
+            self.parts(Tag::Timestamp, &[label.as_bytes(), &digits[..length], b" 0.000000 0.000000"]);
+        }
+    }
+
     /// A record of fields, formatted in place. What does not fit into a record is cut.
     fn assemble<'a>(&mut self, tag: Tag, fields: impl Iterator<Item = Field<'a>>) {
         let most = self.record_bytes - 1;

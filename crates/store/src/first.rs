@@ -2,11 +2,12 @@
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 4 | size of the block |
-//! | 4 | 4 | where the body begins |
+//! | 0 | 4 | room for the body |
+//! | 4 | 4 | size of the head |
 //! | 8 | 2 | size of the variant |
 //! | 10 | 2 | HTTP status |
-//! | 12 | | variant, head, body |
+//! | 12 | | variant, head |
+//! | | | body: at once, or from [`LINE_MIN`] bytes on at the next cache line |
 //!
 //! The facts stand here because an object must fit the allocator's 128 bytes; here they cost no more than their size.
 //! Numbers are in the machine's own order: this never leaves memory. All below the body's begin is final before anybody
@@ -14,6 +15,7 @@
 #![allow(unsafe_code)]
 
 use crate::block::{allocate, release};
+use crate::pool::{ALIGNMENT, LINE, LINE_MIN};
 use std::ptr::NonNull;
 
 /// The longest variant.
@@ -24,8 +26,8 @@ pub(crate) const HEAD_MAX: usize = 16 << 20;
 
 #[repr(C)]
 struct Facts {
-    size: u32,
-    body_start: u32,
+    body_capacity: u32,
+    head_size: u32,
     variant_size: u16,
     status: u16,
 }
@@ -44,28 +46,36 @@ unsafe impl Send for First {}
 // SAFETY: as above.
 unsafe impl Sync for First {}
 
-/// The block's size without body, or `None` if variant or head is longer than allowed.
-pub(crate) fn size_for(variant: &[u8], head: &[u8]) -> Option<u64> {
+/// The size of a block with room for `body_capacity` bytes of the body, or `None` if variant or head is longer than
+/// allowed.
+pub(crate) fn size_for(variant: &[u8], head: &[u8], body_capacity: u64) -> Option<u64> {
     let fits = variant.len() <= VARIANT_MAX && head.len() <= HEAD_MAX;
-    fits.then_some((FACTS_SIZE + variant.len() + head.len()) as u64)
+    fits.then_some(
+        (FACTS_SIZE + variant.len() + head.len() + padding_max(body_capacity)) as u64 + body_capacity,
+    )
+}
+
+/// The most bytes that lie between the head and a body of that capacity.
+fn padding_max(body_capacity: u64) -> usize {
+    if body_capacity >= LINE_MIN as u64 { LINE - ALIGNMENT } else { 0 }
 }
 
 impl First {
-    /// A block of `size` bytes: what [`size_for`] said, and the room for a body.
+    /// A block with room for `body_capacity` bytes of the body.
     ///
     /// # Panics
-    /// If variant and head do not fit, or it is 4 GiB or more.
-    pub(crate) fn new(size: u64, status: u16, variant: &[u8], head: &[u8]) -> Self {
-        let body_start = FACTS_SIZE + variant.len() + head.len();
-        assert!(
-            body_start as u64 <= size && size <= u64::from(u32::MAX),
-            "the size follows from variant and head"
-        );
-        let variant_size =
-            u16::try_from(variant.len()).expect("a variant's length was looked at by size_for");
+    /// If variant or head is longer than [`size_for`] allows, or the block would be 4 GiB or more.
+    pub(crate) fn new(body_capacity: u64, status: u16, variant: &[u8], head: &[u8]) -> Self {
+        let size = size_for(variant, head, body_capacity).expect("variant and head were looked at before");
+        assert!(size <= u64::from(u32::MAX), "a first block is far smaller than 4 GiB");
         let start = allocate(size as usize);
-        let facts = Facts { size: size as u32, body_start: body_start as u32, variant_size, status };
-        // SAFETY: the block is new and has room for all three by the assertion; its start is aligned.
+        let facts = Facts {
+            body_capacity: body_capacity as u32,
+            head_size: head.len() as u32,
+            variant_size: variant.len() as u16,
+            status,
+        };
+        // SAFETY: the block is new and `size` has room for all three; its start is aligned.
         unsafe {
             start.cast::<Facts>().write(facts);
             start.add(FACTS_SIZE).copy_from_nonoverlapping(slice_start(variant), variant.len());
@@ -80,7 +90,25 @@ impl First {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.facts().size as usize
+        let capacity = u64::from(self.facts().body_capacity);
+        self.head_end() + padding_max(capacity) + capacity as usize
+    }
+
+    fn head_end(&self) -> usize {
+        let facts = self.facts();
+        FACTS_SIZE + facts.variant_size as usize + facts.head_size as usize
+    }
+
+    /// Where in the block the body begins.
+    fn body_start(&self) -> usize {
+        let end = self.head_end();
+        if self.body_capacity() < LINE_MIN as u64 {
+            return end;
+        }
+        let address = self.start.addr().get() + end;
+        // Blocks of this size are aligned to at least [`ALIGNMENT`], and to a line where they come from a slab.
+        let padding = address.next_multiple_of(LINE) - address;
+        end + padding.min(padding_max(self.body_capacity()))
     }
 
     pub(crate) fn status(&self) -> u16 {
@@ -95,12 +123,12 @@ impl First {
     pub(crate) fn head(&self) -> &[u8] {
         let facts = self.facts();
         // SAFETY: written in `new` and final.
-        unsafe { self.bytes(FACTS_SIZE + facts.variant_size as usize, facts.body_start as usize) }
+        unsafe { self.bytes(FACTS_SIZE + facts.variant_size as usize, self.head_end()) }
     }
 
     /// How many body bytes the block has room for.
     pub(crate) fn body_capacity(&self) -> u64 {
-        u64::from(self.facts().size - self.facts().body_start)
+        u64::from(self.facts().body_capacity)
     }
 
     /// The body bytes `from..to`.
@@ -115,7 +143,7 @@ impl First {
             from <= to && to <= self.body_capacity(),
             "body range {from}..{to} lies outside the first block"
         );
-        let start = self.facts().body_start as usize;
+        let start = self.body_start();
         // SAFETY: in bounds by the assertion; final by the caller's promise.
         unsafe { self.bytes(start + from as usize, start + to as usize) }
     }
@@ -130,7 +158,7 @@ impl First {
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn body_room(&self, filled: u64) -> &mut [u8] {
         let left = self.body_capacity().checked_sub(filled).expect("the mark lies in the first block");
-        let offset = self.facts().body_start as usize + filled as usize;
+        let offset = self.body_start() + filled as usize;
         // SAFETY: in bounds by the lines above; no reader goes above the mark and the caller is the one writer.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), left as usize) }
     }
@@ -161,8 +189,8 @@ mod tests {
 
     #[test]
     fn keeps_facts_variant_head_and_body_apart() {
-        let size = size_for(b"gzip", b"head").unwrap() + 3;
-        let first = First::new(size, 404, b"gzip", b"head");
+        let size = size_for(b"gzip", b"head", 3).unwrap();
+        let first = First::new(3, 404, b"gzip", b"head");
         assert_eq!((first.size() as u64, first.status(), first.body_capacity()), (size, 404, 3));
         // SAFETY: this test is the one writer and reads only what it wrote.
         unsafe {
@@ -171,14 +199,14 @@ mod tests {
             assert!(first.body_room(3).is_empty());
         }
         assert_eq!((first.variant(), first.head()), (&b"gzip"[..], &b"head"[..]));
-        let bare = First::new(size_for(b"", b"").unwrap(), 200, b"", b"");
+        let bare = First::new(0, 200, b"", b"");
         assert_eq!((bare.variant(), bare.head(), bare.body_capacity()), (&b""[..], &b""[..], 0));
     }
 
     #[test]
     fn what_is_too_long_is_refused() {
-        assert!(size_for(&vec![0; VARIANT_MAX + 1], b"").is_none());
-        assert!(size_for(b"", &vec![0; HEAD_MAX + 1]).is_none());
-        assert_eq!(size_for(&vec![0; VARIANT_MAX], b"head"), Some((FACTS_SIZE + VARIANT_MAX + 4) as u64));
+        assert!(size_for(&vec![0; VARIANT_MAX + 1], b"", 0).is_none());
+        assert!(size_for(b"", &vec![0; HEAD_MAX + 1], 0).is_none());
+        assert_eq!(size_for(&vec![0; VARIANT_MAX], b"head", 0), Some((FACTS_SIZE + VARIANT_MAX + 4) as u64));
     }
 }

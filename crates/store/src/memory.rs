@@ -79,13 +79,16 @@ pub fn touch_all(objects: &mut Vec<Arc<Object>>) {
 }
 
 impl Memory {
-    /// The size of the first block, or `None` if the object could never fit. The block takes as much of the body as slabs
-    /// give in one piece: reserving more at once would hold memory that a slow origin may never fill.
-    fn first_size(&self, creation: &Creation<'_>) -> Option<u64> {
-        let head = first::size_for(creation.variant, creation.head)?;
+    /// The size of the first block and its room for the body, or `None` if the object could never fit. The block takes as
+    /// much of the body as slabs give in one piece: reserving more at once would hold memory that a slow origin may never
+    /// fill.
+    fn first_size(&self, creation: &Creation<'_>) -> Option<(u64, u64)> {
+        let (variant, head) = (creation.variant, creation.head);
+        let bare = first::size_for(variant, head, 0)?;
         let length = creation.length.unwrap_or(0);
-        let fits = length <= LENGTH_MAX && head + length <= self.space.size;
-        fits.then(|| head + length.min((pool::LARGEST as u64).saturating_sub(head)))
+        let fits = length <= LENGTH_MAX && bare + length <= self.space.size;
+        let capacity = length.min((pool::LARGEST as u64).saturating_sub(bare + pool::LINE as u64));
+        Some((first::size_for(variant, head, capacity)?, capacity)).filter(|_| fits)
     }
 }
 
@@ -113,13 +116,13 @@ impl Engine for Memory {
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
         // The first block of a body of unknown length has only the head: how much follows is seen as it comes, and the
         // last extent is cut to size in the end.
-        let Some(size) = self.first_size(creation) else {
+        let Some((size, capacity)) = self.first_size(creation) else {
             self.space.failures.fetch_add(1, Ordering::Relaxed);
             return Err(Full);
         };
         self.space.reserve(size)?;
         self.space.objects.fetch_add(1, Ordering::Relaxed);
-        let first = First::new(size, creation.attributes.status, creation.variant, creation.head);
+        let first = First::new(capacity, creation.attributes.status, creation.variant, creation.head);
         let space = Arc::clone(&self.space);
         let object = Object::new(creation.key, &creation.attributes, creation.length, first, space);
         Ok(Fill::new(Arc::new(object), Arc::clone(&self.space), creation.length))

@@ -25,10 +25,22 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
 
 /// The largest block that comes from slabs: eight in one of 1 MiB, beside its header.
-pub(crate) const LARGEST: usize = (128 << 10) - 16;
+pub(crate) const LARGEST: usize = (128 << 10) - 64;
 
 /// Every block begins at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 16;
+
+/// Blocks of at least [`LINE_MIN`] bytes begin at a multiple of a cache line: the kernel copies bodies out of them, which
+/// takes half as long again if source lines are split.
+pub(crate) const LINE: usize = 64;
+
+/// See [`LINE`]. Below this the bytes that aligning takes weigh more.
+pub(crate) const LINE_MIN: usize = 2048;
+
+/// What a block of `size` bytes begins at a multiple of.
+const fn alignment(size: usize) -> usize {
+    if size >= LINE_MIN { LINE } else { ALIGNMENT }
+}
 
 /// The smallest block.
 const SMALLEST: usize = 64;
@@ -137,7 +149,8 @@ pub fn pooled() -> Pooled {
 
 /// How many blocks of at least `size` bytes a slab is divided into.
 fn count_for(slab_size: usize, precision: u32, size: usize) -> usize {
-    let size = size.max(SMALLEST).next_multiple_of(ALIGNMENT);
+    let size = size.max(SMALLEST);
+    let size = size.next_multiple_of(alignment(size));
     let count = (slab_size - HEADER_SIZE) / size;
     let dropped_bits = count.ilog2().saturating_sub(precision - 1);
     count >> dropped_bits << dropped_bits
@@ -145,7 +158,8 @@ fn count_for(slab_size: usize, precision: u32, size: usize) -> usize {
 
 /// How large the blocks of a slab of `count` are.
 fn block_size(slab_size: usize, count: usize) -> usize {
-    (slab_size - HEADER_SIZE) / count / ALIGNMENT * ALIGNMENT
+    let size = (slab_size - HEADER_SIZE) / count;
+    size / alignment(size) * alignment(size)
 }
 
 impl Pool {

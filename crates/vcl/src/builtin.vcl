@@ -127,9 +127,9 @@ sub vcl_builtin_synth {
 <html lang="en">
 <head><meta charset="utf-8"><title>"} + resp.status + " " + resp.reason + {"</title></head>
 <body>
-<h1>"} + resp.status + " " + resp.reason + {"</h1>
+<h1>Error "} + resp.status + " " + resp.reason + {"</h1>
 <p>The cache could not answer this request.</p>
-<p>Guru Meditation: XID "} + req.xid + {"</p>
+<p>Guru Meditation: XID: "} + req.xid + {"</p>
 <address>Copal cache server</address>
 </body>
 </html>
@@ -210,9 +210,9 @@ sub vcl_builtin_backend_error {
 <html lang="en">
 <head><meta charset="utf-8"><title>"} + beresp.status + " " + beresp.reason + {"</title></head>
 <body>
-<h1>"} + beresp.status + " " + beresp.reason + {"</h1>
+<h1>Error "} + beresp.status + " " + beresp.reason + {"</h1>
 <p>The origin could not be reached or gave no usable answer.</p>
-<p>Guru Meditation: XID "} + bereq.xid + {"</p>
+<p>Guru Meditation: XID: "} + bereq.xid + {"</p>
 <address>Copal cache server</address>
 </body>
 </html>

@@ -455,7 +455,10 @@ impl Fields {
 
     /// `name` and `value` have been checked.
     fn replace(&mut self, known: Option<Known>, name: &[u8], value: &[u8]) -> bool {
-        let Some(first) = self.entries.iter().position(|e| self.matches(e, known, name)) else {
+        let absent = known.is_some_and(|known| self.present & known.bit() == 0);
+        let first =
+            if absent { None } else { self.entries.iter().position(|e| self.matches(e, known, name)) };
+        let Some(first) = first else {
             self.squeeze();
             return self.append(known, name, value);
         };

@@ -54,13 +54,21 @@ pub(super) fn begin(fetch: &mut Fetch, variant: &[u8], length: Option<u64>) -> O
     let attributes = attributes(fetch, fetch.ttl, flags);
     let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
     let engine = engine(fetch);
-    match engine.begin(&creation) {
+    let begun = engine.begin(&creation).or_else(|store::Full| {
+        // What was evicted may still be hot here.
+        fetch.local.forget_dead();
+        engine.begin(&creation)
+    });
+    match begun {
         Ok(fill) => {
             fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
             Some(fill)
         }
         Err(store::Full) => {
-            fetch.trail.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
+            fetch
+                .trail
+                .records
+                .fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
             fetch.local.counters.not_stored_too_big.inc();
             None
         }

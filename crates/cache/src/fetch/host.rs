@@ -2,7 +2,9 @@
 
 use super::{Fetch, Purpose, Upload};
 use crate::exchange::protocol;
-use crate::host::{copy, flag, line, not_yet, replace, seconds, set_field, set_synthetic, status, tag, text, token, unknown};
+use crate::host::{
+    copy, flag, line, not_yet, replace, seconds, set_field, set_synthetic, status, tag, text, token, unknown,
+};
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
@@ -67,7 +69,9 @@ impl Host for Fetch {
             Var::BereqTime => Value::Time(self.trail.start),
             Var::BereqConnectTimeout => timeout(self.timeouts.connect, origin.connect_timeout),
             Var::BereqFirstByteTimeout => timeout(self.timeouts.first_byte, origin.first_byte_timeout),
-            Var::BereqBetweenBytesTimeout => timeout(self.timeouts.between_bytes, origin.between_bytes_timeout),
+            Var::BereqBetweenBytesTimeout => {
+                timeout(self.timeouts.between_bytes, origin.between_bytes_timeout)
+            }
             Var::BereqBody => match &self.upload {
                 Upload::Cached(body) => Value::String(Some(body.clone())),
                 Upload::None | Upload::Stream(_) | Upload::Spent => Value::String(None),
@@ -173,7 +177,8 @@ impl Host for Fetch {
     }
 
     fn headers(&self, side: Side, name: &[u8]) -> Vec<Text> {
-        self.fields(side).map_or_else(Vec::new, |fields| fields.all(name).map(Text::copy_from_slice).collect())
+        self.fields(side)
+            .map_or_else(Vec::new, |fields| fields.all(name).map(Text::copy_from_slice).collect())
     }
 
     fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {

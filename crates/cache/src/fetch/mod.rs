@@ -41,8 +41,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use trail::Trail;
 use store::Object;
+use trail::Trail;
 use vcl::exec::{Machine, Step as VclStep};
 use vcl::host::{Action, Sub};
 use vcl::value::{BackendRef, Text};
@@ -288,7 +288,9 @@ impl Fetch {
             return Step::Error(503, Some(Text::from_static(b"Too many retries")));
         }
         if self.upload == Upload::Spent {
-            self.trail.records.text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
+            self.trail
+                .records
+                .text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
             return Step::Error(503, Some(Text::from_static(b"Request body was sent already")));
         }
         self.local.counters.backend_retry.inc();
@@ -340,7 +342,13 @@ impl Fetch {
 
     /// The response's times, for a client that alone gets it.
     pub(crate) fn private(&self) -> Private {
-        Private { origin_time: self.origin_time, ttl: self.ttl, grace: self.grace, keep: self.keep }
+        Private {
+            origin_time: self.origin_time,
+            ttl: self.ttl,
+            grace: self.grace,
+            keep: self.keep,
+            uncacheable: self.uncacheable,
+        }
     }
 }
 

@@ -60,7 +60,9 @@ pub(crate) fn upload(exchange: &Exchange, purpose: Purpose) -> Upload {
         return if body.is_empty() { Upload::None } else { Upload::Cached(body.clone()) };
     }
     match (purpose, exchange.framing) {
-        (Purpose::Pass, framing @ (RequestFraming::Length(_) | RequestFraming::Chunked)) => Upload::Stream(framing),
+        (Purpose::Pass, framing @ (RequestFraming::Length(_) | RequestFraming::Chunked)) => {
+            Upload::Stream(framing)
+        }
         _ => Upload::None,
     }
 }
@@ -109,7 +111,8 @@ pub(crate) fn resolve(backend: &BackendRef, host: &mut dyn Host) -> Option<Backe
         (ask.digest.copied(), ask.url.to_vec())
     };
     for depth in 0..CHAIN_MAX {
-        let ask = Ask { now: host.now(), digest: digest.as_ref(), url: &url, random: host.ask().random, depth };
+        let ask =
+            Ask { now: host.now(), digest: digest.as_ref(), url: &url, random: host.ask().random, depth };
         match backend.resolve_in_task(&ask, host) {
             Resolved::Itself => return Some(backend),
             Resolved::Other(next) => backend = next,

@@ -157,7 +157,10 @@ impl Fetch {
         let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
         self.trail.records.fmt(
             Tag::TTL,
-            format_args!("VCL {:.0} {:.0} {:.0} {:.0} {marker}", self.ttl, self.grace, self.keep, self.origin_time),
+            format_args!(
+                "VCL {:.0} {:.0} {:.0} {:.0} {marker}",
+                self.ttl, self.grace, self.keep, self.origin_time
+            ),
         );
     }
 }

@@ -51,7 +51,10 @@ async fn attempt(
     match exchange(fetch, body, &leaf, repeatable).await {
         Err(Failure::Origin(error, name)) if error.retry() == Retry::Same && repeatable => {
             fetch.local.counters.backend_retry.inc();
-            fetch.trail.records.fmt(Tag::FetchError, format_args!("{} (trying anew)", error.fetch_error(&name)));
+            fetch
+                .trail
+                .records
+                .fmt(Tag::FetchError, format_args!("{} (trying anew)", error.fetch_error(&name)));
             exchange(fetch, body, &leaf, false).await
         }
         result => result,

@@ -104,13 +104,19 @@ impl Hot {
         known
     }
 
+    /// The index's count of deaths at the last sweep.
+    pub fn deaths_seen(&self) -> u64 {
+        self.deaths_seen
+    }
+
     /// Drops entries whose object is gone, and those not used since `second`; `deaths` is the index's count.
     pub fn sweep(&mut self, deaths: u64, used_since: u32) {
         let any_died = deaths != self.deaths_seen;
         self.deaths_seen = deaths;
         for entry in &mut self.entries {
-            let drop_it =
-                entry.as_ref().is_some_and(|known| any_died && known.is_gone() || known.last_use() < used_since);
+            let drop_it = entry
+                .as_ref()
+                .is_some_and(|known| any_died && known.is_gone() || known.last_use() < used_since);
             if drop_it {
                 *entry = None;
             }

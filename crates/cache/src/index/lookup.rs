@@ -79,7 +79,8 @@ impl Index {
         let mut vary_example: Option<Arc<Object>> = None;
         if !query.always_miss {
             let single = shard.single.get(&query.key).map(|entry| std::slice::from_ref(&entry.0));
-            let variants = single.or_else(|| shard.heads.get(&query.key).map(|head| head.variants.as_slice()));
+            let variants =
+                single.or_else(|| shard.heads.get(&query.key).map(|head| head.variants.as_slice()));
             for object in variants.unwrap_or_default() {
                 if object.state() == State::Failed || object.is_gone() {
                     continue;

@@ -95,10 +95,7 @@ impl Hasher for DigestHasher {
 
 impl Default for Index {
     fn default() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            deaths: AtomicU64::new(0),
-        }
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), deaths: AtomicU64::new(0) }
     }
 }
 

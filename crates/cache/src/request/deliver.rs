@@ -19,7 +19,8 @@ use wire::{Known, Version};
 
 pub(crate) fn step(exchange: &mut Exchange) -> Step {
     prepare(exchange);
-    let action = if exchange.is_builtin(Sub::Deliver) {
+    let builtin = exchange.is_builtin(Sub::Deliver);
+    let action = if builtin {
         exchange.log_native(b"DELIVER", b"deliver");
         Action::Deliver
     } else {
@@ -34,7 +35,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Step {
         Action::Synth(status, reason) => return Step::Synth(status, reason),
         _ => return fail(),
     }
-    let now = exchange.local.now();
+    let now = if builtin { exchange.now } else { exchange.local.now() };
     exchange.timestamp("Process", now);
     shape(exchange);
     Step::Done(Outcome::Deliver)
@@ -43,7 +44,9 @@ pub(crate) fn step(exchange: &mut Exchange) -> Step {
 /// The response's head before VCL sees it: the object's, with `Age`, `Via` and `X-Varnish`.
 fn prepare(exchange: &mut Exchange) {
     let now = exchange.local.now();
-    let mut text = Vec::with_capacity(64);
+    exchange.now = now;
+    let mut text = std::mem::take(&mut exchange.scratch);
+    text.clear();
     let (origin_time, object_vxid) = match &exchange.source {
         Source::Stored(known) => {
             let response = &mut exchange.response;
@@ -71,16 +74,14 @@ fn prepare(exchange: &mut Exchange) {
     fields.push_known(Known::Age, &text);
     // Each proxy adds its own Via; the fields of those before stay.
     fields.push_known(Known::Via, exchange.current.settings.via());
+    exchange.scratch = text;
     exchange.log_response_head();
 }
 
 /// What the client gets of it, after VCL: 304, a range, or all; and how it is framed.
 fn shape(exchange: &mut Exchange) {
     let wants_part = matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD");
-    if wants_part
-        && exchange.response.status == 200
-        && is_not_modified(exchange)
-    {
+    if wants_part && exchange.response.status == 200 && is_not_modified(exchange) {
         not_modified(exchange);
         set_connection(exchange);
         return;
@@ -106,7 +107,12 @@ fn is_not_modified(exchange: &Exchange) -> bool {
         Source::Private(private) => private.origin_time,
         Source::None => return false,
     };
-    rules::conditional::not_modified(&exchange.request.fields, &exchange.response.fields, exchange.now, received)
+    rules::conditional::not_modified(
+        &exchange.request.fields,
+        &exchange.response.fields,
+        exchange.now,
+        received,
+    )
 }
 
 fn not_modified(exchange: &mut Exchange) {
@@ -132,7 +138,8 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     {
         return false;
     }
-    match wire::range::of_request(&exchange.request.fields, length, exchange.current.settings.http_range_max) {
+    match wire::range::of_request(&exchange.request.fields, length, exchange.current.settings.http_range_max)
+    {
         Ranges::Whole => false,
         Ranges::Unsatisfiable => {
             unsatisfiable(exchange, length);
@@ -208,12 +215,14 @@ fn relayed(exchange: &mut Exchange) {
 }
 
 fn set_length(exchange: &mut Exchange, length: u64) {
-    let mut text = Vec::with_capacity(20);
+    let mut text = std::mem::take(&mut exchange.scratch);
+    text.clear();
     push_integer(&mut text, length);
     if !crate::exchange::is_bodiless(exchange.response.status) {
         exchange.response.fields.set_known(Known::ContentLength, &text);
         exchange.records.header(Tag::RespHeader, b"Content-Length", &text);
     }
+    exchange.scratch = text;
 }
 
 /// Chunked for a client that knows it, else the end of the connection ends the body.
@@ -233,7 +242,11 @@ fn set_unknown_length(exchange: &mut Exchange) {
 /// Says whether the connection stays open.
 pub(crate) fn set_connection(exchange: &mut Exchange) {
     if exchange.client_wants_close()
-        || exchange.response.fields.get_known(Known::Connection).is_some_and(|v| v.eq_ignore_ascii_case(b"close"))
+        || exchange
+            .response
+            .fields
+            .get_known(Known::Connection)
+            .is_some_and(|v| v.eq_ignore_ascii_case(b"close"))
     {
         exchange.close = true;
     }
@@ -247,9 +260,7 @@ impl Exchange {
     pub(crate) fn log_response_head(&mut self) {
         let records = &mut self.records;
         records.text(Tag::RespProtocol, protocol(self.response.version));
-        let mut status = Vec::with_capacity(5);
-        push_integer(&mut status, u64::from(self.response.status));
-        records.text(Tag::RespStatus, &status);
+        records.numbers(Tag::RespStatus, &[u64::from(self.response.status)]);
         records.text(Tag::RespReason, &self.response.reason);
         for field in self.response.fields.iter() {
             records.text(Tag::RespHeader, field.line);

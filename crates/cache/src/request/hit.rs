@@ -5,21 +5,30 @@ use crate::exchange::{Exchange, Source};
 use crate::fetch;
 use crate::index::busy::Busy;
 use crate::index::hot::Known;
-use base::units::{push_fixed, push_integer};
-use copal_base as base;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
 use observe::Tag;
+use observe::records::Field;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::State;
 use vcl::host::{Action, Sub};
 
-pub(crate) fn step(exchange: &mut Exchange, known: Rc<Known>, busy: Option<Busy>, freshness: Freshness) -> Step {
+pub(crate) fn step(
+    exchange: &mut Exchange,
+    known: Rc<Known>,
+    busy: Option<Busy>,
+    freshness: Freshness,
+) -> Step {
     log(exchange, &known);
     exchange.source = Source::Stored(Rc::clone(&known));
-    if exchange.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.uses(vcl::variables::Var::ObjHits)) {
+    if exchange
+        .current
+        .vcl
+        .as_ref()
+        .is_some_and(|vcl| vcl.instance.program.uses(vcl::variables::Var::ObjHits))
+    {
         known.count_hit();
     }
     let action = if exchange.is_builtin(Sub::Hit) {
@@ -46,23 +55,20 @@ pub(crate) fn step(exchange: &mut Exchange, known: Rc<Known>, busy: Option<Busy>
 
 fn log(exchange: &mut Exchange, known: &Known) {
     let left = known.origin_time() + known.ttl() - exchange.now;
-    let text = &mut exchange.scratch;
-    text.clear();
-    push_integer(text, u64::from(known.vxid()));
-    for seconds in [left, known.grace(), known.keep()] {
-        text.push(b' ');
-        push_fixed(text, seconds, 6);
-    }
+    let (ttl, grace, keep) = (Field::Micros(left), Field::Micros(known.grace()), Field::Micros(known.keep()));
+    let vxid = Field::Integer(u64::from(known.vxid()));
     if known.state() == State::Filling {
         // How much of a growing object is there, and its length if known.
-        text.push(b' ');
-        push_integer(text, known.filled());
-        if let Some(length) = known.length() {
-            text.push(b' ');
-            push_integer(text, length);
+        let filled = Field::Integer(known.filled());
+        match known.length() {
+            Some(length) => {
+                exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep, filled, Field::Integer(length)]);
+            }
+            None => exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep, filled]),
         }
+    } else {
+        exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep]);
     }
-    exchange.records.text(Tag::Hit, text);
 }
 
 fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>, freshness: Freshness) {

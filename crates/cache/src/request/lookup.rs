@@ -7,8 +7,8 @@ use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
 use copal_vcl::variables::Var;
-use observe::Tag;
 use copal_wire as wire;
+use observe::Tag;
 use std::future::{Future as _, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -70,7 +70,12 @@ fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {
         return false;
     }
     let request = Some((exchange.request.target.as_slice(), &exchange.request.fields));
-    match shared.bans.check(object, &|name| crate::ban_fields::field(object, name), request, exchange.local.now()) {
+    match shared.bans.check(
+        object,
+        &|name| crate::ban_fields::field(object, name),
+        request,
+        exchange.local.now(),
+    ) {
         crate::ban::Verdict::Banned => true,
         crate::ban::Verdict::Live => {
             object.set_ban(newest);

@@ -22,12 +22,14 @@ pub(crate) enum Decided {
 }
 
 pub(crate) fn step(exchange: &mut Exchange) -> Decided {
-    exchange.reset_for_recv();
-    if exchange.is_builtin(Sub::Recv) {
+    if exchange.restarts > 0 {
+        // The first time around, arrival was just now and everything is fresh.
+        exchange.reset_for_recv();
         exchange.now = exchange.local.now();
+    }
+    if exchange.is_builtin(Sub::Recv) {
         return Decided::Step(builtin(exchange));
     }
-    exchange.now = exchange.local.now();
     let step = exchange.call(Sub::Recv);
     after(exchange, step)
 }
@@ -56,7 +58,8 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
 pub(crate) async fn read_body(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> Step {
     let mut limit = limit;
     loop {
-        let kept = if exchange.cached_body.is_some() { true } else { read_into_memory(exchange, body, limit).await };
+        let kept =
+            if exchange.cached_body.is_some() { true } else { read_into_memory(exchange, body, limit).await };
         let current = Rc::clone(&exchange.current);
         let Some(vcl) = &current.vcl else { return fail() };
         let mut machine = std::mem::take(&mut exchange.machine);
@@ -75,7 +78,9 @@ async fn read_into_memory(exchange: &mut Exchange, body: &mut dyn RequestBody, l
     loop {
         match poll_fn(|context| body.poll_read(context, &mut buffer)).await {
             Ok(0) => break,
-            Ok(count) if kept.len() as u64 + count as u64 <= limit => kept.extend_from_slice(&buffer[..count]),
+            Ok(count) if kept.len() as u64 + count as u64 <= limit => {
+                kept.extend_from_slice(&buffer[..count])
+            }
             Ok(_) | Err(_) => {
                 exchange.close = true;
                 exchange.framing = wire::h1::RequestFraming::None;

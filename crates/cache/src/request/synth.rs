@@ -2,6 +2,7 @@
 
 use super::Step;
 use crate::body::Body;
+use crate::exchange::is_bodiless;
 use crate::exchange::{Exchange, Outcome, Source};
 use bytes::Bytes;
 use copal_observe as observe;
@@ -10,7 +11,6 @@ use copal_wire as wire;
 use observe::Tag;
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
-use crate::exchange::is_bodiless;
 use wire::standard_reason;
 use wire::{Known, Version};
 
