@@ -276,8 +276,8 @@ impl Exchange {
         records.text(Tag::ReqMethod, &self.request.method);
         records.text(Tag::ReqURL, &self.request.target);
         records.text(Tag::ReqProtocol, protocol(self.request.version));
-        for field in self.request.fields.iter() {
-            records.text(Tag::ReqHeader, field.line);
+        for line in self.request.fields.lines() {
+            records.text(Tag::ReqHeader, line);
         }
     }
 

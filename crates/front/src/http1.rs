@@ -69,7 +69,7 @@ impl Connection {
     async fn read_head(&mut self, exchange: &mut Exchange) -> Result<usize, End> {
         let settings = self.front.settings();
         let limits = settings.limits;
-        let mut started = false;
+        let mut timed = false;
         loop {
             let unused = self.buffer.unused();
             match wire::h1::parse_request(unused, &limits, &mut exchange.request) {
@@ -77,14 +77,18 @@ impl Connection {
                 Ok(Parse::Partial) => {}
                 Err(reject) => return Err(End::Reject(reject, unused[..unused.len().min(256)].to_vec())),
             }
-            if !std::mem::replace(&mut started, true) {
-                self.deadline.set(settings.timeout_req);
-            }
-            let (stream, buffer) = (&self.stream, &mut self.buffer);
-            let filled = net::within(
-                &self.deadline,
-                poll_fn(|context| buffer.poll_fill(stream, context, limits.head_bytes)),
-            );
+            let Self { stream, buffer, deadline, .. } = &mut *self;
+            let filled = poll_fn(|context| {
+                let filled = buffer.poll_fill(stream, context, limits.head_bytes);
+                if filled.is_pending() {
+                    // A head that comes in one piece, as most do, needs no time limit.
+                    if !std::mem::replace(&mut timed, true) {
+                        deadline.set(settings.timeout_req);
+                    }
+                    return deadline.poll_passed(context).map(|()| Err(net::Elapsed));
+                }
+                filled.map(Ok)
+            });
             match filled.await {
                 Ok(Ok(0)) => return Err(End::Quiet("REM_CLOSE")),
                 Ok(Ok(_)) => {}
@@ -127,7 +131,6 @@ impl Connection {
         match checked {
             Ok(_) => {
                 self.buffer.consume(length);
-                self.deadline.clear();
                 Ok(length)
             }
             Err(reject) => {

@@ -204,16 +204,27 @@ async fn write_all(
     let mut left = slices;
     let mut written = 0;
     IoSlice::advance_slices(&mut left, 0);
+    let mut timed = false;
     while !left.is_empty() {
-        deadline.set(idle);
-        match net::within(deadline, stream.write_vectored_some(left)).await {
-            Ok(Ok(count)) if count > 0 => {
+        let wrote = poll_fn(|context| {
+            let progress = stream.poll_write_vectored(context, left);
+            if progress.is_pending() {
+                // Most writes need no time limit, since they do not wait.
+                if !std::mem::replace(&mut timed, true) {
+                    deadline.set(idle);
+                }
+                return deadline.poll_passed(context).map(|()| Err(std::io::ErrorKind::TimedOut.into()));
+            }
+            progress
+        });
+        match wrote.await {
+            Ok(count) if count > 0 => {
                 written += count;
+                timed = false;
                 IoSlice::advance_slices(&mut left, count);
             }
             _ => return Err(written),
         }
     }
-    deadline.clear();
     Ok(())
 }

@@ -337,9 +337,15 @@ impl Records {
     #[inline]
     fn open(&mut self, tag: Tag, length: usize) -> &mut [u8] {
         self.make_room(length);
-        let start = self.used + RECORD_HEAD;
-        self.close(tag, length);
-        &mut self.buffer[start..start + length]
+        let size = RECORD_HEAD + vsl::words(length) * 4;
+        let record = &mut self.buffer[self.used..][..size];
+        record[0..4].copy_from_slice(&vsl::first_word(tag, length).to_ne_bytes());
+        record[4..8].copy_from_slice(&self.identity.to_ne_bytes());
+        // The NUL and the padding, or a part of the content that is written over these.
+        record[size - 4..].copy_from_slice(&[0; 4]);
+        self.used += size;
+        self.count += 1;
+        &mut record[RECORD_HEAD..RECORD_HEAD + length]
     }
 
     /// Writes the head of a record whose content of `length` bytes, NUL included, stands or will stand behind it, and

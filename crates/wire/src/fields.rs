@@ -157,6 +157,18 @@ impl Fields {
         valid_value(value) && self.append(Some(known), known.name().as_bytes(), value)
     }
 
+    /// As [`Fields::push_known`] for a value that this program made itself and that needs no look.
+    pub fn push_own(&mut self, known: Known, value: &[u8]) {
+        debug_assert!(valid_value(value) && trim(value) == value, "a value of our own is a value");
+        self.append(Some(known), known.name().as_bytes(), value);
+    }
+
+    /// As [`Fields::set_known`] for such a value.
+    pub fn set_own(&mut self, known: Known, value: &[u8]) {
+        debug_assert!(valid_value(value) && trim(value) == value, "a value of our own is a value");
+        self.replace(Some(known), known.name().as_bytes(), value);
+    }
+
     /// The value of the first field called `name`.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         match Known::find(name) {
@@ -277,6 +289,14 @@ impl Fields {
     /// All fields, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Field<'_>> {
         self.entries.iter().map(|e| self.field(e))
+    }
+
+    /// The lines in order, without CRLF: what [`Field::line`] has.
+    pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.iter().map(|entry| {
+            let start = entry.start as usize;
+            &self.bytes[start..start + entry.size() - END.len()]
+        })
     }
 
     /// Appends all lines, each with its CRLF, without the empty line that ends a head.

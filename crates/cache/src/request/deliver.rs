@@ -67,13 +67,13 @@ fn prepare(exchange: &mut Exchange) {
         push_integer(&mut text, u64::from(vxid));
     }
     fields.remove_known(Known::XVarnish);
-    fields.push_known(Known::XVarnish, &text);
+    fields.push_own(Known::XVarnish, &text);
     text.clear();
     push_integer(&mut text, (now - origin_time).max(0.0) as u64);
     fields.remove_known(Known::Age);
-    fields.push_known(Known::Age, &text);
+    fields.push_own(Known::Age, &text);
     // Each proxy adds its own Via; the fields of those before stay.
-    fields.push_known(Known::Via, exchange.current.settings.via());
+    fields.push_own(Known::Via, exchange.current.settings.via());
     exchange.scratch = text;
     exchange.log_response_head();
 }
@@ -131,7 +131,7 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     }
     // Nothing to cut where the length is not known yet.
     let Some(length) = known.length() else { return false };
-    exchange.response.fields.set_known(Known::AcceptRanges, b"bytes");
+    exchange.response.fields.set_own(Known::AcceptRanges, b"bytes");
     exchange.records.text(Tag::RespHeader, b"Accept-Ranges: bytes");
     if !exchange.request.fields.has_known(Known::Range)
         || !rules::conditional::if_range_holds(&exchange.request.fields, &exchange.response.fields)
@@ -219,7 +219,7 @@ fn set_length(exchange: &mut Exchange, length: u64) {
     text.clear();
     push_integer(&mut text, length);
     if !crate::exchange::is_bodiless(exchange.response.status) {
-        exchange.response.fields.set_known(Known::ContentLength, &text);
+        exchange.response.fields.set_own(Known::ContentLength, &text);
         exchange.records.header(Tag::RespHeader, b"Content-Length", &text);
     }
     exchange.scratch = text;
@@ -251,7 +251,7 @@ pub(crate) fn set_connection(exchange: &mut Exchange) {
         exchange.close = true;
     }
     let value: &[u8] = if exchange.close { b"close" } else { b"keep-alive" };
-    exchange.response.fields.set_known(Known::Connection, value);
+    exchange.response.fields.set_own(Known::Connection, value);
     exchange.records.header(Tag::RespHeader, b"Connection", value);
 }
 
@@ -262,8 +262,8 @@ impl Exchange {
         records.text(Tag::RespProtocol, protocol(self.response.version));
         records.numbers(Tag::RespStatus, &[u64::from(self.response.status)]);
         records.text(Tag::RespReason, &self.response.reason);
-        for field in self.response.fields.iter() {
-            records.text(Tag::RespHeader, field.line);
+        for line in self.response.fields.lines() {
+            records.text(Tag::RespHeader, line);
         }
     }
 }
