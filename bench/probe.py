@@ -19,7 +19,7 @@ import daemon  # noqa: E402
 
 # Each request takes the next path in order (fill) or any of them (random); the path's number is all that differs.
 ORDER = """
-local at, step, last = -1, 1, %(count)d
+local at, last = %(first)d - 1, %(count)d
 function request() at = at + 1; if at >= last then at = 0 end; return wrk.format(nil, "/o/" .. at) end
 """
 RANDOM = """
@@ -127,7 +127,9 @@ def wrk(port, script, seconds, connections=64):
 def fill(origin, cache, count, base=0):
     """Makes the daemon hold the objects /o/0 to /o/count-1; `base` is what the origin was asked before."""
     for _ in range(200):
-        wrk(cache.port, ORDER % {"count": count}, min(5, 1 + count // 10000))
+        # Going on where the last run came to, less what may have been under way then.
+        first = max(0, origin.requests() - base - 1000)
+        wrk(cache.port, ORDER % {"count": count, "first": first}, min(5, 1 + count // 10000))
         if origin.requests() - base >= count:
             return
     sys.exit(f"only {origin.requests() - base} of {count} objects were fetched")

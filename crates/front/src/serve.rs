@@ -24,7 +24,7 @@ const WORKS_MAX: usize = 256;
 
 /// What a connection needs only while it answers a request.
 pub(crate) struct Work {
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: Box<Exchange>,
     pub(crate) writer: Writer,
 }
 
@@ -34,7 +34,7 @@ pub struct Front {
     pub(crate) buffers: Pool,
     /// Requests' memory between two requests. The last one given back is the next one used, so that busy connections
     /// share what the processor's caches hold.
-    works: RefCell<Vec<Box<Work>>>,
+    works: RefCell<Vec<Work>>,
     settings: RefCell<LiveReader<Settings>>,
     stopping: Cell<bool>,
 }
@@ -56,7 +56,7 @@ impl Front {
     }
 
     /// Memory for a request on the connection of `session`.
-    pub(crate) fn work(&self, session: &Rc<Session>) -> Box<Work> {
+    pub(crate) fn work(&self, session: &Rc<Session>) -> Work {
         let spare = self.works.borrow_mut().pop();
         match spare {
             Some(mut work) => {
@@ -64,13 +64,13 @@ impl Front {
                 work
             }
             None => {
-                Box::new(Work { exchange: Exchange::new(&self.local, session), writer: Writer::default() })
+                Work { exchange: Box::new(Exchange::new(&self.local, session)), writer: Writer::default() }
             }
         }
     }
 
     /// Takes a request's memory back.
-    pub(crate) fn rest(&self, work: Box<Work>) {
+    pub(crate) fn rest(&self, work: Work) {
         let mut works = self.works.borrow_mut();
         if works.len() < WORKS_MAX {
             works.push(work);
