@@ -213,6 +213,29 @@ def refused_connection():
     expect([fetch(cache.port, "/x").text for _ in range(2)], ["made here"] * 2)
 
 
+@case("an answer that ends too soon, not streamed, and no answer at all: both are a failed backend fetch")
+def failed_fetch():
+    def answer(x):
+        if x.path == "/half":
+            x.head(200, {**CACHEABLE, "Content-Length": "100"})
+            x.send("half")
+        x.cut()
+    cache = before(Origin(answer), "sub vcl_backend_response { set beresp.do_stream = false; }")
+    for path in "/half", "/nothing":
+        answer = fetch(cache.port, path)
+        expect((answer.status, answer.reason), (503, "Backend fetch failed"), path)
+
+
+@case("retry in vcl_backend_error has an end, and the daemon stops after it")
+def endless_retry():
+    origin = Origin(lambda x: x.cut())
+    cache = before(origin, "sub vcl_backend_error { return (retry); }", params={"max_retries": 3})
+    answer = fetch(cache.port, "/x")
+    expect((answer.status, answer.reason), (503, "Service Unavailable"))
+    expect(origin.count("/x"), 4, "the first and three more")
+    cache.stop()
+
+
 @case("probes: a backend turns sick and healthy again by window and threshold; expected_response counts")
 def probes():
     state = {"status": 200}

@@ -39,7 +39,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         ResponseFraming::Length(length) => Some(length),
         ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
     };
-    Step::Done(fill::from_origin(fetch, answer, &variant, length).await)
+    fill::from_origin(fetch, answer, &variant, length).await
 }
 
 /// Begins to store the response with a body of `length`, if there is room.

@@ -35,7 +35,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
             let body = std::mem::take(&mut fetch.synthetic);
             Step::Done(conclude::synthetic(fetch, body))
         }
-        Action::Retry => Step::Retry,
+        Action::Retry => fetch.retry().unwrap_or(Step::Done(Fetched::Failed)),
         _ => Step::Done(Fetched::Failed),
     }
 }

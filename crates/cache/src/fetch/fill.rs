@@ -1,7 +1,7 @@
 //! Storing a body while it arrives, or from the object that a 304 confirmed.
 
 use super::trail::Trail;
-use super::{Answer, Failure, Fetch, Fetched, conclude};
+use super::{Answer, Failure, Fetch, Fetched, Step, conclude};
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -25,10 +25,10 @@ pub(super) async fn from_origin(
     answer: Answer,
     variant: &[u8],
     length: Option<u64>,
-) -> Fetched {
+) -> Step {
     let Answer { connection, framing } = answer;
     let Some(mut connection) = connection else {
-        return store_whole(fetch, variant, b"");
+        return Step::Done(store_whole(fetch, variant, b""));
     };
     let mut first = Vec::new();
     let mut known = length;
@@ -38,12 +38,17 @@ pub(super) async fn from_origin(
                 known = complete.then_some(bytes.len() as u64);
                 first = bytes;
             }
-            Err(error) => return broken(fetch, &error),
+            Err(error) => {
+                // The head was good and VCL took it, but there is no body to go with it.
+                broken(&mut fetch.trail, &Broken::Origin(error));
+                return Step::failed();
+            }
         }
     }
     let Some(mut fill) = conclude::begin(fetch, variant, known) else {
         conclude::release(fetch);
-        return conclude::private(fetch, Answer { connection: Some(connection), framing }, first).await;
+        let answer = Answer { connection: Some(connection), framing };
+        return Step::Done(conclude::private(fetch, answer, first).await);
     };
     if fill.append(&first).is_err() {
         fill.keep_window();
@@ -58,18 +63,20 @@ pub(super) async fn from_origin(
     let mut job = Job { fill: Some(fill), connection: Some(connection), known, received: first.len() as u64 };
     if !streamed {
         let result = job.run().await;
-        let failed = result.is_err();
-        finish(fetch.trail.hand_over(), job.received, result);
-        if failed {
-            return Fetched::Failed;
+        if let Err(why) = &result {
+            // Nobody has seen the head: VCL may answer in its place, or try anew.
+            fetch.trail.received_body = job.received;
+            broken(&mut fetch.trail, why);
+            return Step::failed();
         }
+        finish(fetch.trail.hand_over(), job.received, result);
         if let Some(busy) = fetch.busy.take() {
             busy.insert(Arc::clone(&object));
         }
-        return Fetched::Stored(object);
+        return Step::Done(Fetched::Stored(object));
     }
     start(fetch, job).await;
-    Fetched::Stored(object)
+    Step::Done(Fetched::Stored(object))
 }
 
 /// Fills at once what is there; what is still to come, in a task of its own.
@@ -106,13 +113,6 @@ async fn first_part(connection: &mut Connection) -> Result<(Vec<u8>, bool), orig
     }
     bytes.truncate(filled);
     Ok((bytes, false))
-}
-
-fn broken(fetch: &mut Fetch, error: &origin::Error) -> Fetched {
-    fetch.trail.records.fmt(Tag::FetchError, format_args!("{error}"));
-    fetch.local.counters.fetch_failed.inc();
-    // The head was good and VCL took it, but there is no body to go with it.
-    Fetched::Failed
 }
 
 fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
@@ -230,17 +230,24 @@ fn finish(mut trail: Trail, received: u64, result: Result<Connection, Broken>) {
     trail.received_body = received;
     match result {
         Ok(connection) => trail.release(connection),
-        Err(Broken::Origin(error)) => {
-            trail.records.fmt(Tag::FetchError, format_args!("{error}"));
-            trail.local.counters.fetch_failed.inc();
-        }
-        Err(Broken::TooLong) => {
-            trail.records.fmt(Tag::FetchError, format_args!("{}", Failure::TooLong));
-            trail.local.counters.fetch_failed.inc();
-        }
-        Err(Broken::Unwanted) => {
-            trail.records.text(Tag::FetchError, b"no client is left for a body that is not stored");
+        Err(why) => {
+            broken(&mut trail, &why);
+            if !matches!(why, Broken::Unwanted) {
+                trail.local.counters.fetch_failed.inc();
+            }
         }
     }
     trail.end_body();
+}
+
+/// Logs why a body has no end.
+fn broken(trail: &mut Trail, why: &Broken) {
+    let records = &mut trail.records;
+    match why {
+        Broken::Origin(error) => records.fmt(Tag::FetchError, format_args!("{error}")),
+        Broken::TooLong => records.fmt(Tag::FetchError, format_args!("{}", Failure::TooLong)),
+        Broken::Unwanted => {
+            records.text(Tag::FetchError, b"no client is left for a body that is not stored");
+        }
+    }
 }

@@ -77,8 +77,14 @@ enum Step {
     Send,
     Response(Answer),
     Error(u16, Option<Text>),
-    Retry,
     Done(Fetched),
+}
+
+impl Step {
+    /// What `vcl_backend_error` begins with when there is no usable answer; the words are Varnish's.
+    fn failed() -> Self {
+        Self::Error(503, Some(Text::from_static(b"Backend fetch failed")))
+    }
 }
 
 /// A response whose head is read.
@@ -274,24 +280,26 @@ impl Fetch {
                 Step::Send => send::step(&mut self, body).await,
                 Step::Response(answer) => response::step(&mut self, answer).await,
                 Step::Error(status, reason) => error::step(&mut self, status, reason).await,
-                Step::Retry => self.retry(),
                 Step::Done(fetched) => return fetched,
             };
         }
     }
 
     /// `retry`: the fetch goes through its steps again, as VCL left it.
-    fn retry(&mut self) -> Step {
-        self.retries += 1;
+    ///
+    /// # Errors
+    /// The reason why it may not. After `vcl_backend_error` that must end the fetch: asking VCL again would have no end.
+    fn retry(&mut self) -> Result<Step, Text> {
+        self.retries = self.retries.saturating_add(1);
         if self.retries > self.current.settings.max_retries {
             self.trail.records.text(Tag::VCL_Error, b"Too many retries");
-            return Step::Error(503, Some(Text::from_static(b"Too many retries")));
+            return Err(Text::from_static(b"Too many retries"));
         }
         if self.upload == Upload::Spent {
             self.trail
                 .records
                 .text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
-            return Step::Error(503, Some(Text::from_static(b"Request body was sent already")));
+            return Err(Text::from_static(b"Request body was sent already"));
         }
         self.local.counters.backend_retry.inc();
         let now = self.local.now();
@@ -307,7 +315,7 @@ impl Fetch {
         self.chosen = None;
         self.was_304 = false;
         self.synthetic.clear();
-        Step::Fetch
+        Ok(Step::Fetch)
     }
 
     pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {

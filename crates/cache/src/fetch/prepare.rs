@@ -86,7 +86,7 @@ pub(super) fn step(fetch: &mut Fetch) -> Step {
         Action::Fetch => Step::Send,
         Action::Abandon => Step::Done(super::Fetched::Failed),
         Action::Error(Some((status, reason))) => Step::Error(status, reason),
-        Action::Error(None) => Step::Error(503, None),
+        Action::Error(None) => Step::failed(),
         _ => Step::Error(503, Some(vcl::value::Text::from_static(b"VCL failed"))),
     }
 }

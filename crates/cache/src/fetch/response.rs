@@ -56,10 +56,13 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
             let hit_for_pass = duration.unwrap_or(fetch.current.settings.default_ttl);
             conclude::step(fetch, answer, Some(hit_for_pass)).await
         }
-        Action::Retry => give_up(answer, Step::Retry),
+        Action::Retry => {
+            let next = fetch.retry().unwrap_or_else(|why| Step::Error(503, Some(why)));
+            give_up(answer, next)
+        }
         Action::Abandon => give_up(answer, Step::Done(Fetched::Failed)),
         Action::Error(Some((status, reason))) => give_up(answer, Step::Error(status, reason)),
-        Action::Error(None) => give_up(answer, Step::Error(503, None)),
+        Action::Error(None) => give_up(answer, Step::failed()),
         _ => give_up(answer, Step::Error(503, Some(Text::from_static(b"VCL failed")))),
     }
 }

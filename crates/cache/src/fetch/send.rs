@@ -28,14 +28,14 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
         fetch.local.counters.backend_unhealthy.inc();
         fetch.trail.records.fmt(Tag::FetchError, format_args!("Director {name} returned no backend"));
-        return Step::Error(503, None);
+        return Step::failed();
     };
     fetch.chosen = Some(BackendRef::clone(&backend));
     match attempt(fetch, body, backend).await {
         Ok(answer) => Step::Response(answer),
         Err(error) => {
             fetch.trail.records.fmt(Tag::FetchError, format_args!("{error}"));
-            Step::Error(503, None)
+            Step::failed()
         }
     }
 }
