@@ -7,7 +7,7 @@ use crate::parameters::{self, Parameters};
 use crate::plant::{Plant, Source};
 use crate::serving::{Fixed, Serving};
 use crate::workdir::{self, WorkDirectory};
-use crate::{background, compile, log, panic, storage_spec};
+use crate::{background, compile, limits, log, panic, storage_spec};
 use admin::Reply;
 use base::clock::{Clock, SystemClock};
 use copal_admin as admin;
@@ -120,6 +120,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if in_back {
         background::leave_session();
     }
+    let few_files = limits::raise_open_files();
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
     let storage = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
@@ -147,6 +148,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         false => log::to_standard_error(),
     }
     panic::watch();
+    if let Some(limit) = few_files {
+        log::warning("few open files are allowed: connections beyond them are refused", &[("limit", &limit)]);
+    }
     let mut management = Management::new(serving, parameters, clock);
     for name in &arguments.read_only {
         management.protect(name).map_err(failed)?;

@@ -8,6 +8,7 @@ mod background;
 mod compile;
 mod control;
 mod launch;
+mod limits;
 mod log;
 mod management;
 mod panic;

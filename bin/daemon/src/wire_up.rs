@@ -126,6 +126,7 @@ mod tests {
         assert_eq!(front(&parameters), front::Settings::default());
         assert_eq!(origin(&parameters), origin::Settings::default());
         assert_eq!(worker(&parameters), net::worker::Settings::default());
+        assert_eq!(listen(&parameters).keepalive, net::stream::Keepalive::default());
         assert_eq!(mask(&parameters), observe::Mask::default());
     }
 }

@@ -1,17 +1,11 @@
 //! Files that the daemon keeps: its work directory, the secret, the number of the process.
 
+use copal_observe as observe;
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-
-/// Where work directories with a relative name are: where Varnish's own tools look for them.
-const STATE: &str = "/var/lib/varnish";
-/// The name in it where none is given; Varnish 7.1's tools look there.
-const DEFAULT_NAME: &str = "varnishd";
-/// Overrides the default.
-const DEFAULT_VARIABLE: &str = "VARNISH_DEFAULT_N";
+use std::path::{Component, Path, PathBuf};
 
 /// The file that holds the process number and the lock.
 const PID: &str = "_.pid";
@@ -53,22 +47,17 @@ pub(crate) struct WorkDirectory {
     _lock: File,
 }
 
-/// The directory that `-n name` means. Relative names stay below the state directory.
+/// The directory that `-n name` means, for tools as well. Relative names stay below the state directory.
 ///
 /// # Errors
 /// A relative name that leads out of it.
-fn locate(name: Option<&str>, variable: Option<&str>) -> Result<PathBuf, Error> {
-    let name = name.or(variable).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_NAME);
-    let path = Path::new(name);
-    let upwards = path.components().any(|part| part == std::path::Component::ParentDir);
-    if !path.is_absolute() && upwards {
-        return Err(Error {
-            doing: "use a work directory outside the state directory:",
-            path: path.to_owned(),
-            source: None,
-        });
+fn locate(name: Option<&str>) -> Result<PathBuf, Error> {
+    let path = observe::vsm::work_directory(name);
+    let upwards = path.components().any(|part| part == Component::ParentDir);
+    if path.starts_with(observe::vsm::STATE) && upwards {
+        return Err(Error { doing: "use a work directory outside the state directory:", path, source: None });
     }
-    Ok(Path::new(STATE).join(path))
+    Ok(path)
 }
 
 impl WorkDirectory {
@@ -77,7 +66,7 @@ impl WorkDirectory {
     /// # Errors
     /// [`Error`]: it cannot be made, or another daemon has it.
     pub(crate) fn open(name: Option<&str>) -> Result<Self, Error> {
-        Self::open_at(&locate(name, std::env::var(DEFAULT_VARIABLE).ok().as_deref())?)
+        Self::open_at(&locate(name)?)
     }
 
     fn open_at(path: &Path) -> Result<Self, Error> {
@@ -214,15 +203,12 @@ mod tests {
 
     #[test]
     fn names_become_directories() {
-        for (name, variable, expected) in [
-            (None, None, "/var/lib/varnish/varnishd"),
-            (None, Some("site"), "/var/lib/varnish/site"),
-            (Some("a"), Some("site"), "/var/lib/varnish/a"),
-            (Some("/tmp/x"), None, "/tmp/x"),
-        ] {
-            assert_eq!(locate(name, variable).unwrap(), Path::new(expected));
+        for (name, expected) in
+            [("a", "/var/lib/varnish/a"), ("/tmp/x", "/tmp/x"), ("/tmp/../x", "/tmp/../x")]
+        {
+            assert_eq!(locate(Some(name)).unwrap(), Path::new(expected));
         }
-        assert!(locate(Some("a/../../b"), None).is_err());
+        assert!(locate(Some("a/../../b")).is_err());
     }
 
     #[test]

@@ -256,6 +256,21 @@ fn vcl_is_swapped_without_losing_a_request() {
 }
 
 #[test]
+fn the_soft_limit_of_open_files_is_raised() {
+    let scratch = Scratch::new("files");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 256; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_copald"), "-F", "-f", ""]);
+    shell.arg("-n").arg(scratch.work()).args(["-a", "127.0.0.1:0", "-T", "127.0.0.1:0"]);
+    let mut process = shell.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let client = connect(&scratch.work(), || process.try_wait().unwrap().is_none());
+    let daemon = Daemon { process, client };
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.process.id())).unwrap();
+    let row = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|column| row.split_whitespace().nth(column).unwrap());
+    assert_eq!(soft, hard);
+}
+
+#[test]
 fn the_background_is_ready_when_the_shell_goes_on() {
     let (scratch, origin) = (Scratch::new("background"), Origin::start());
     let pid_file = scratch.0.join("pid");

@@ -7,8 +7,7 @@ use wire::Fields;
 
 /// The value of a stored field.
 pub(crate) fn field(object: &Object, name: &[u8]) -> Option<Vec<u8>> {
-    let (_, block) = crate::head::split(object.head());
     let mut fields = Fields::new();
-    fields.load_block(block);
+    crate::head::load(object.head(), &mut fields);
     fields.get(name).map(<[u8]>::to_vec)
 }

@@ -23,6 +23,9 @@ const TOUCH_BATCH: usize = 64;
 /// The largest body of a hot object, in bytes.
 const HOT_MAX: u64 = 32 << 10;
 
+/// An object used again within this many seconds is hot.
+const HOT_WITHIN: u32 = 2;
+
 /// After this many deaths in the index a thread looks for them in its hot table at once, not at its next tick.
 const DEATHS_MAX: u64 = 64;
 
@@ -145,12 +148,15 @@ impl Local {
         if object.length().is_none_or(|length| length > HOT_MAX) {
             return Rc::new(Known::new(Arc::clone(object)));
         }
-        if let Some(known) = self.hot.borrow().get(object.key())
+        let mut hot = self.hot.borrow_mut();
+        if let Some(known) = hot.get(object.key())
             && Arc::ptr_eq(known.object(), object)
         {
             return Rc::clone(known);
         }
-        self.hot.borrow_mut().put(object)
+        // The first use in a while does not make it hot, the second does.
+        let second = self.now() as u32;
+        if second.wrapping_sub(object.last_use()) <= HOT_WITHIN { hot.put(object) } else { hot.look(object) }
     }
 
     /// Notes a use of `object` at `now`; the eviction order hears of it at most once in `interval` seconds.

@@ -353,9 +353,9 @@ pub struct Keepalive {
 }
 
 impl Default for Keepalive {
-    /// Varnish's: 600 s, 60 s, 10.
+    /// Varnish's, which are Linux's: 7200 s, 75 s, 9.
     fn default() -> Self {
-        Self { time_s: 600, interval_s: 60, probes: 10 }
+        Self { time_s: 7200, interval_s: 75, probes: 9 }
     }
 }
 

@@ -26,23 +26,26 @@ pub const WORKER: &str = "_.vsm_child";
 
 const INDEX: &str = "_.index";
 /// Where instances with a relative name live.
-const STATE: &str = "/var/lib/varnish";
+pub const STATE: &str = "/var/lib/varnish";
 /// Dead lines are tolerated up to this many.
 const DEAD_MAX: usize = 16;
 /// No index that is sane is longer; a longer one is not read.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 
-/// The directory that `-n` means: an absolute path is itself, a name is below `/var/lib/varnish`, nothing is the host's
-/// name there.
+/// The name in it where none is given, as Varnish 7.1's tools have it.
+const DEFAULT_NAME: &str = "varnishd";
+/// Overrides the default.
+const DEFAULT_VARIABLE: &str = "VARNISH_DEFAULT_N";
+
+/// The directory that `-n` means: an absolute path is itself, a name is below `/var/lib/varnish`; without one, the
+/// environment's `VARNISH_DEFAULT_N`, else `varnishd` there. An empty name is none.
 pub fn work_directory(name: Option<&str>) -> PathBuf {
-    let host = || {
-        fs::read_to_string("/proc/sys/kernel/hostname")
-            .map(|name| name.trim().to_owned())
-            .ok()
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| "localhost".to_owned())
-    };
-    Path::new(STATE).join(name.map_or_else(host, str::to_owned))
+    locate(name, std::env::var(DEFAULT_VARIABLE).ok().as_deref())
+}
+
+fn locate(name: Option<&str>, variable: Option<&str>) -> PathBuf {
+    let given = [name, variable].into_iter().flatten().find(|name| !name.is_empty());
+    Path::new(STATE).join(given.unwrap_or(DEFAULT_NAME))
 }
 
 /// One line of an index.
@@ -319,6 +322,20 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
 pub(crate) mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn names_become_directories() {
+        for (name, variable, expected) in [
+            (None, None, "/var/lib/varnish/varnishd"),
+            (None, Some("site"), "/var/lib/varnish/site"),
+            (None, Some(""), "/var/lib/varnish/varnishd"),
+            (Some("a"), Some("site"), "/var/lib/varnish/a"),
+            (Some(""), Some("/tmp/site"), "/tmp/site"),
+            (Some("/tmp/x"), None, "/tmp/x"),
+        ] {
+            assert_eq!(locate(name, variable), Path::new(expected));
+        }
+    }
 
     /// A directory of one test, removed with the value.
     pub(crate) struct Scratch(pub(crate) PathBuf);

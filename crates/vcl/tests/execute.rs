@@ -219,7 +219,7 @@ fn guru_meditation() {
     host.texts.insert(Var::ReqXid, b"1002".to_vec());
     run(&instance, Sub::Synth, &mut host);
     let page = String::from_utf8(host.body.clone()).unwrap();
-    assert!(page.contains("<h1>503 Backend fetch failed</h1>") && page.contains("XID 1002"), "{page}");
+    assert!(page.contains("<h1>Error 503 Backend fetch failed</h1>") && page.contains("XID: 1002"), "{page}");
     assert_eq!(host.field(Side::Resp, "retry-after").as_deref(), Some("5"));
 }
 

@@ -33,8 +33,7 @@ impl Known {
     }
 
     fn load(&mut self) {
-        let (reason, block) = crate::head::split(self.object.head());
-        self.fields.load_block(block);
+        let reason = crate::head::load(self.object.head(), &mut self.fields);
         self.reason.clear();
         self.reason.extend_from_slice(reason);
     }
@@ -63,16 +62,32 @@ impl Deref for Known {
     }
 }
 
+/// Puts `object` into `place`. Where nobody reads the former object its memory serves again, and nothing is allocated.
+fn know(place: &mut Option<Rc<Known>>, object: &Arc<Object>) -> Rc<Known> {
+    if let Some(known) = place
+        && let Some(free) = Rc::get_mut(known)
+    {
+        free.object = Arc::clone(object);
+        free.load();
+        return Rc::clone(known);
+    }
+    let known = Rc::new(Known::new(Arc::clone(object)));
+    *place = Some(Rc::clone(&known));
+    known
+}
+
 /// The table, direct-mapped by the key's last bytes.
 #[derive(Debug)]
 pub struct Hot {
     entries: Box<[Option<Rc<Known>>]>,
+    /// The last object that was looked at and is not in the table.
+    cold: Option<Rc<Known>>,
     deaths_seen: u64,
 }
 
 impl Default for Hot {
     fn default() -> Self {
-        Self { entries: (0..ENTRIES).map(|_| None).collect(), deaths_seen: 0 }
+        Self { entries: (0..ENTRIES).map(|_| None).collect(), cold: None, deaths_seen: 0 }
     }
 }
 
@@ -90,18 +105,12 @@ impl Hot {
 
     /// Remembers `object`, in the place of whatever had its slot.
     pub fn put(&mut self, object: &Arc<Object>) -> Rc<Known> {
-        let entry = &mut self.entries[slot(object.key())];
-        // Where nobody reads the former object its memory serves again: a cold hit allocates nothing.
-        if let Some(known) = entry
-            && let Some(free) = Rc::get_mut(known)
-        {
-            free.object = Arc::clone(object);
-            free.load();
-            return Rc::clone(known);
-        }
-        let known = Rc::new(Known::new(Arc::clone(object)));
-        *entry = Some(Rc::clone(&known));
-        known
+        know(&mut self.entries[slot(object.key())], object)
+    }
+
+    /// Takes `object` apart without remembering it: one that is asked for once would push out what is hot.
+    pub fn look(&mut self, object: &Arc<Object>) -> Rc<Known> {
+        know(&mut self.cold, object)
     }
 
     /// The index's count of deaths at the last sweep.
@@ -112,6 +121,7 @@ impl Hot {
     /// Drops entries whose object is gone, and those not used since `second`; `deaths` is the index's count.
     pub fn sweep(&mut self, deaths: u64, used_since: u32) {
         let any_died = deaths != self.deaths_seen;
+        self.cold = None;
         self.deaths_seen = deaths;
         for entry in &mut self.entries {
             let drop_it = entry

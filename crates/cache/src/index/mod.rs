@@ -146,15 +146,27 @@ impl Index {
         self.shard(key).objects(key)
     }
 
-    /// The objects of shard `number`, for sweeps; `None` beyond the last.
-    pub fn shard_objects(&self, number: usize) -> Option<Vec<Arc<Object>>> {
+    /// Shows every object of shard `number` to `wanted` and returns those it wants, and how many there are; `None` beyond
+    /// the last shard. Objects are only looked at: counting a reference on each would take its memory away from the
+    /// cores that serve it.
+    pub fn pick(
+        &self,
+        number: usize,
+        mut wanted: impl FnMut(&Object) -> bool,
+    ) -> Option<(Vec<Arc<Object>>, usize)> {
         let shard = self.shards.get(number)?.lock();
-        if shard.single.is_empty() && shard.heads.is_empty() {
-            return Some(Vec::new());
-        }
-        let mut objects: Vec<_> = shard.single.iter().map(|entry| Arc::clone(&entry.0)).collect();
-        objects.extend(shard.heads.values().flat_map(|head| head.variants.iter().cloned()));
-        Some(objects)
+        let single = shard.single.iter().map(|entry| &entry.0);
+        let variants = shard.heads.values().flat_map(|head| head.variants.iter());
+        let mut count = 0;
+        let picked = single
+            .chain(variants)
+            .filter(|object| {
+                count += 1;
+                wanted(object)
+            })
+            .cloned()
+            .collect();
+        Some((picked, count))
     }
 }
 
