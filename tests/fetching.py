@@ -309,6 +309,19 @@ def pipe_both_ways():
             expect(client._take(3), word.upper())
 
 
+@case("a request body that was sent is not sent again by a restart, unless VCL kept it")
+def restart_with_a_body():
+    origin = Origin(lambda x: x.reply(x.request.body, status=500 if x.request.target == "/first" else 200))
+    vcl = """import std;
+        sub vcl_recv { if (req.http.keep && req.restarts == 0) { std.cache_req_body(1k); } }
+        sub vcl_deliver { if (resp.status == 500 && req.restarts == 0) { set req.url = "/second"; return (restart); } }"""
+    cache = before(origin, vcl)
+    expect(fetch(cache.port, "/first", method="POST", body=b"precious").status, 503)
+    expect([r.target for r in origin.requests], ["/first"], "the origin gets no request whose body is gone")
+    answer = fetch(cache.port, "/first", method="POST", body=b"precious", headers={"keep": "1"})
+    expect((answer.status, answer.body), (200, b"precious"))
+
+
 @case("gzip from the origin is stored and given to who accepts it")
 def gzipped():
     import gzip

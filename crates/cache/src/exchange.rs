@@ -44,6 +44,9 @@ pub trait RequestBody {
     /// How it is framed; `None` if there is none.
     fn framing(&self) -> RequestFraming;
 
+    /// Whether some of it has been read, so that it cannot be sent to an origin from its beginning.
+    fn is_begun(&self) -> bool;
+
     /// Reads some of it: the count, 0 at its end. The first call makes the connection send `100 Continue` where that is
     /// expected.
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, BodyError>>;

@@ -130,6 +130,10 @@ impl RequestBody for ClientBody<'_> {
         self.framing
     }
 
+    fn is_begun(&self) -> bool {
+        self.received > 0 || matches!(self.state, State::Broken)
+    }
+
     fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
         ready!(self.poll_continue(context))?;
         let result = self.poll_some(context, out);

@@ -380,6 +380,10 @@ impl RequestBody for NoBody {
         RequestFraming::None
     }
 
+    fn is_begun(&self) -> bool {
+        false
+    }
+
     fn poll_read(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<Result<usize, BodyError>> {
         Poll::Ready(Ok(0))
     }

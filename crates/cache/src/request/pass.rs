@@ -3,6 +3,7 @@
 use super::{Step, fail, miss};
 use crate::exchange::{Exchange, RequestBody};
 use crate::fetch;
+use copal_observe::Tag;
 use copal_vcl as vcl;
 use vcl::host::{Action, Sub};
 
@@ -15,6 +16,13 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
         exchange.decide(Sub::Pass)
     };
     match action {
+        Action::Fetch if body.is_begun() && exchange.cached_body.is_none() => {
+            // After a restart: what an earlier fetch took of the body is gone.
+            exchange
+                .records
+                .text(Tag::VCL_Error, b"the request body was sent already: keep it with std.cache_req_body");
+            Step::Synth(503, None)
+        }
         Action::Fetch => {
             let fetched = fetch::Fetch::of(exchange, fetch::Purpose::Pass).run(body).await;
             miss::take(exchange, fetched)
