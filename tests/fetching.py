@@ -313,7 +313,7 @@ def pipe_both_ways():
 def restart_with_a_body():
     origin = Origin(lambda x: x.reply(x.request.body, status=500 if x.request.target == "/first" else 200))
     vcl = """import std;
-        sub vcl_recv { if (req.http.keep && req.restarts == 0) { std.cache_req_body(1k); } }
+        sub vcl_recv { if (req.http.keep && req.restarts == 0) { std.cache_req_body(1KB); } }
         sub vcl_deliver { if (resp.status == 500 && req.restarts == 0) { set req.url = "/second"; return (restart); } }"""
     cache = before(origin, vcl)
     expect(fetch(cache.port, "/first", method="POST", body=b"precious").status, 503)
