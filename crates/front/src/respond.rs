@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Instant;
 use wire::Known;
 
 /// What was written, and whether that was all.
@@ -64,115 +65,103 @@ impl Writer {
         deadline: &Deadline,
         limits: Limits,
     ) -> Sent {
-        let mut sent = Sent::default();
-        self.head.clear();
-        wire::h1::write_response_head(&exchange.response, &mut self.head);
+        let Self { head, frame, slices: memory } = self;
+        head.clear();
+        wire::h1::write_response_head(&exchange.response, head);
         let chunked = exchange.response.fields.has_known(Known::TransferEncoding);
-        let mut head_left = !self.head.is_empty();
-        let mut total_left = limits.total;
+        let mut head_left = &head[..];
+        let mut sent = Sent::default();
+        let mut writing_s = 0.0;
         loop {
-            let more = if head_left {
-                // The head goes with the first of the body, but does not wait for it.
-                ready_now(&mut exchange.body).await
-            } else {
-                Some(exchange.body.ready().await)
-            };
-            let more = match more {
-                Some(Ok(more)) => more,
-                Some(Err(cache::body::Aborted)) => {
-                    self.flush_head(stream, head_left, &mut sent, deadline, limits.idle).await;
-                    return sent;
-                }
-                None => {
-                    if !self.flush_head(stream, head_left, &mut sent, deadline, limits.idle).await {
-                        return sent;
-                    }
-                    head_left = false;
-                    continue;
-                }
-            };
-            let mut slices = recycle(std::mem::take(&mut self.slices));
-            self.frame.clear();
-            let body_bytes = {
-                let mut body: Vec<IoSlice<'_>> = Vec::new();
-                let list = if chunked { &mut body } else { &mut slices };
-                if !chunked && head_left {
-                    list.push(IoSlice::new(&self.head));
-                }
-                let before = list.iter().map(|slice| slice.len()).sum::<usize>();
-                if more {
-                    exchange.body.slices(list);
-                }
-                let bytes = list.iter().map(|slice| slice.len()).sum::<usize>() - before;
-                if chunked {
-                    if head_left {
-                        slices.push(IoSlice::new(&self.head));
-                    }
-                    if more {
-                        wire::chunked::head(bytes, &mut self.frame);
-                        slices.push(IoSlice::new(&self.frame));
-                        slices.append(&mut body);
-                        slices.push(IoSlice::new(wire::chunked::END));
-                    } else {
-                        slices.push(IoSlice::new(wire::chunked::LAST));
-                    }
-                }
-                bytes
-            };
-            let started = std::time::Instant::now();
+            // The head goes with the first of the body, but does not wait for it.
+            let wait = head_left.is_empty();
+            let part = next_part(&mut exchange.body, wait).await;
+            let body = matches!(part, Part::Some).then_some(&exchange.body);
+            let ends = chunked && matches!(part, Part::End);
+            let mut slices = recycle(std::mem::take(memory));
+            let body_bytes = gather(head_left, body, ends, chunked, frame, &mut slices);
+            // The first write is timed by its progress alone: most responses have no other.
+            let started = wait.then(Instant::now);
             let written = write_all(stream, &mut slices, deadline, limits.idle).await;
-            self.slices = recycle(slices);
-            let head_bytes = if head_left { self.head.len() } else { 0 };
-            match written {
-                Ok(()) => {
-                    sent.head += head_bytes as u64;
-                    sent.body += body_bytes as u64;
-                    head_left = false;
-                    if !more {
-                        sent.complete = true;
-                        return sent;
-                    }
-                    exchange.body.consume(body_bytes);
-                }
-                Err(count) => {
-                    sent.head += count.min(head_bytes) as u64;
-                    sent.body += count.saturating_sub(head_bytes).min(body_bytes) as u64;
-                    return sent;
-                }
-            }
-            if !chunked && is_at_end(&exchange.body, sent.body, &exchange.response) {
-                sent.complete = true;
+            *memory = recycle(slices);
+            let head_bytes = head_left.len();
+            if let Err(count) = written {
+                sent.head += count.min(head_bytes) as u64;
+                sent.body += count.saturating_sub(head_bytes).min(body_bytes) as u64;
                 return sent;
             }
-            total_left -= started.elapsed().as_secs_f64();
-            if total_left <= 0.0 {
+            head_left = &[];
+            sent.head += head_bytes as u64;
+            sent.body += body_bytes as u64;
+            exchange.body.consume(body_bytes);
+            sent.complete = match part {
+                Part::End => true,
+                Part::Some => !chunked && is_at_end(&exchange.body, sent.body),
+                Part::Aborted => return sent,
+                Part::Later => false,
+            };
+            writing_s += started.map_or(0.0, |started| started.elapsed().as_secs_f64());
+            if sent.complete || writing_s >= limits.total {
                 return sent;
             }
         }
-    }
-
-    async fn flush_head(
-        &mut self,
-        stream: &mut Stream,
-        left: bool,
-        sent: &mut Sent,
-        deadline: &Deadline,
-        idle: Seconds,
-    ) -> bool {
-        if !left {
-            return true;
-        }
-        let mut slices = vec![IoSlice::new(&self.head)];
-        let ok = write_all(stream, &mut slices, deadline, idle).await.is_ok();
-        if ok {
-            sent.head += self.head.len() as u64;
-        }
-        ok
     }
 }
 
-/// Whether the body says so without waiting: the common end of a response, without another round.
-fn is_at_end(body: &Body, sent: u64, _response: &wire::ResponseHead) -> bool {
+/// What comes next of a body.
+enum Part {
+    /// Bytes.
+    Some,
+    /// Nothing: it was all.
+    End,
+    /// Nothing yet, and the caller did not want to wait.
+    Later,
+    /// Nothing, and the rest will not come.
+    Aborted,
+}
+
+async fn next_part(body: &mut Body, wait: bool) -> Part {
+    let ready = if wait { Some(body.ready().await) } else { ready_now(body).await };
+    match ready {
+        Some(Ok(true)) => Part::Some,
+        Some(Ok(false)) => Part::End,
+        Some(Err(cache::body::Aborted)) => Part::Aborted,
+        None => Part::Later,
+    }
+}
+
+/// Puts what is written next into `out`: what is left of the head, a part of the body if there is one, and the framing
+/// of chunks. Returns the body's bytes.
+fn gather<'out>(
+    head: &'out [u8],
+    body: Option<&'out Body>,
+    ends: bool,
+    chunked: bool,
+    frame: &'out mut Vec<u8>,
+    out: &mut Vec<IoSlice<'out>>,
+) -> usize {
+    if !head.is_empty() {
+        out.push(IoSlice::new(head));
+    }
+    let first = out.len();
+    if let Some(body) = body {
+        body.slices(out);
+    }
+    let bytes = out[first..].iter().map(|slice| slice.len()).sum();
+    if chunked && bytes > 0 {
+        frame.clear();
+        wire::chunked::head(bytes, frame);
+        out.insert(first, IoSlice::new(frame));
+        out.push(IoSlice::new(wire::chunked::END));
+    }
+    if ends {
+        out.push(IoSlice::new(wire::chunked::LAST));
+    }
+    bytes
+}
+
+/// Whether the body says without waiting that it is at its end: the common end of a response, without another round.
+fn is_at_end(body: &Body, sent: u64) -> bool {
     match body {
         Body::Empty => true,
         Body::Bytes(bytes, _) => sent >= bytes.len() as u64,
