@@ -33,9 +33,9 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use vcl::exec::{Machine, Step as VclStep};
-use vcl::host::{Action, Sub};
-use vcl::value::{BackendRef, Text};
+use vcl::exec::{Machine, Step as VclStep, Wait};
+use vcl::host::{Action, Fault, Sub};
+use vcl::value::{BackendRef, Text, Value};
 use wire::h1::RequestFraming;
 use wire::{Known as Field, RequestHead, ResponseHead, Version};
 
@@ -295,19 +295,39 @@ impl Exchange {
         step
     }
 
-    /// Runs a subroutine that cannot wait; one that tries fails.
-    pub(crate) fn decide(&mut self, subroutine: Sub) -> Action {
+    /// Runs a subroutine, waiting for what it waits for; for the request body only `vcl_recv` can.
+    pub(crate) async fn decide(&mut self, subroutine: Sub) -> Action {
         self.now = self.local.now();
-        match self.call(subroutine) {
-            VclStep::Done(action) => {
-                self.count_failure(&action);
-                action
-            }
-            VclStep::Wait(_) => {
-                self.records.text(Tag::VCL_Error, b"only vcl_recv can wait for the request body");
-                Action::Fail
+        let action = match self.call(subroutine) {
+            VclStep::Done(action) => action,
+            VclStep::Wait(wait) => Box::pin(self.wait_for(wait)).await,
+        };
+        self.count_failure(&action);
+        action
+    }
+
+    async fn wait_for(&mut self, wait: Wait) -> Action {
+        let mut wait = wait;
+        loop {
+            let value = match wait {
+                Wait::Work(work) => work.await,
+                Wait::CacheBody { .. } => Err(Fault("only vcl_recv can wait for the request body".into())),
+            };
+            match self.resume(value) {
+                VclStep::Done(action) => return action,
+                VclStep::Wait(next) => wait = next,
             }
         }
+    }
+
+    /// Goes on with a subroutine that waited.
+    pub(crate) fn resume(&mut self, value: Result<Value, Fault>) -> VclStep {
+        let current = Rc::clone(&self.current);
+        let Some(vcl) = &current.vcl else { return VclStep::Done(Action::Fail) };
+        let mut machine = std::mem::take(&mut self.machine);
+        let step = machine.resume(&vcl.instance, value, self);
+        self.machine = machine;
+        step
     }
 
     /// Counts a VCL that failed.

@@ -6,6 +6,7 @@
 //!
 //! No HTTP here: bytes come and go.
 
+pub mod blocking;
 pub mod buffer;
 pub mod deadline;
 pub mod endpoint;

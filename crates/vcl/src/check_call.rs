@@ -21,7 +21,7 @@ fn parameter_type(kind: vmod::Type) -> Type {
         vmod::Type::Duration => Type::Duration,
         vmod::Type::Time => Type::Time,
         vmod::Type::Bytes => Type::Bytes,
-        vmod::Type::String | vmod::Type::Strands => Type::String,
+        vmod::Type::String | vmod::Type::Strands | vmod::Type::StrandList => Type::String,
         vmod::Type::Ip => Type::Ip,
         vmod::Type::Backend => Type::Backend,
         vmod::Type::Acl => Type::Acl,
@@ -164,6 +164,13 @@ impl Checker<'_> {
             return Err(failed(Problem::over(value.span, words), span));
         }
         match self.expression(value, kind) {
+            Ok(typed) if parameter.kind == vmod::Type::StrandList => {
+                let parts = match typed.node {
+                    Node::Concat(parts) => parts,
+                    single => vec![single],
+                };
+                Ok((Node::Strands(parts), Type::Void))
+            }
             Ok(typed) => Ok((typed.node, kind)),
             Err(problem) => {
                 let name = if parameter.name.is_empty() { "(unnamed argument)" } else { parameter.name };
@@ -190,7 +197,8 @@ fn default_value(kind: vmod::Type, text: &'static str) -> (Node, Type) {
             return (Node::Text(Text::from_static(inner.as_bytes())), Type::String);
         }
         vmod::Type::Enum(words) => words.iter().find(|word| **word == text).map(|word| Value::Enum(word)),
-        vmod::Type::Void
+        vmod::Type::StrandList
+        | vmod::Type::Void
         | vmod::Type::Time
         | vmod::Type::Ip
         | vmod::Type::Backend

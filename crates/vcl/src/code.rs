@@ -49,6 +49,8 @@ pub(crate) enum Op {
     },
     /// Makes the innermost text a part of the one around it.
     Join,
+    /// Pops that many strings and pushes them as one value.
+    Strands(u16),
     /// Closes the innermost text and pushes it as a string.
     End,
 

@@ -95,6 +95,7 @@ pub(crate) fn truth(value: &Value) -> bool {
         | Value::Storage(_)
         | Value::Enum(_)
         | Value::Blob(_)
+        | Value::Strands(_)
         | Value::Code(_) => false,
     }
 }

@@ -25,6 +25,7 @@ pub fn append(out: &mut Vec<u8>, value: &Value) {
         Value::Time(time) => append_date(out, *time),
         Value::Bytes(value) => units::push_integer(out, *value),
         Value::String(Some(text)) => out.extend_from_slice(text),
+        Value::Strands(parts) => parts.iter().flatten().for_each(|part| out.extend_from_slice(part)),
         Value::Ip(address) => append_address(out, *address),
         Value::Backend(Some(backend)) => out.extend_from_slice(backend.name().as_bytes()),
         Value::Backend(None) => {}

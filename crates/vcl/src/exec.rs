@@ -14,6 +14,10 @@ use crate::value::{BackendRef, Resolved, Text, Value};
 use crate::variables::Var;
 use crate::vmod::Call;
 use std::cmp::Ordering;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// How many resolutions of directors may follow one another.
 const RESOLVE_MAX: u8 = 32;
@@ -21,7 +25,7 @@ const RESOLVE_MAX: u8 = 32;
 const TEXT_MAX: usize = 4 << 20;
 
 /// What execution waits for when only the caller can provide it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Wait {
     /// `std.cache_req_body(limit)`: read the request body, up to `limit` bytes, and resume with a BOOL: whether it
     /// was read whole.
@@ -29,6 +33,33 @@ pub enum Wait {
         /// In bytes.
         limit: u64,
     },
+    /// A VMOD's work that takes time (a name to look up, a file to read, a peer to wait for): drive it to its end and
+    /// resume with what it gives. `vcl_init` and `vcl_fini` cannot wait; a function called there does its work at once.
+    Work(Work),
+}
+
+/// Work that takes time; see [`Wait::Work`]. It holds nothing of the request, and dropping it gives it up.
+pub struct Work(Pin<Box<dyn Future<Output = Result<Value>>>>);
+
+impl Work {
+    /// Work that is done when `future` is.
+    pub fn new(future: impl Future<Output = Result<Value>> + 'static) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl Future for Work {
+    type Output = Result<Value>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Work")
+    }
 }
 
 /// What came of running.
@@ -79,12 +110,17 @@ impl Machine {
         self.go(instance, subroutine, host)
     }
 
-    /// Goes on after a [`Step::Wait`], on the same instance, with what was waited for. Without such a step before it,
-    /// fails.
-    pub fn resume(&mut self, instance: &Instance, value: Value, host: &mut dyn Host) -> Step {
+    /// Goes on after a [`Step::Wait`], on the same instance, with what was waited for; a fault fails the subroutine as
+    /// one of its own. Without such a step before it, fails.
+    pub fn resume(&mut self, instance: &Instance, value: Result<Value>, host: &mut dyn Host) -> Step {
         let Some(subroutine) = self.subroutine else { return Step::Done(Action::Fail) };
-        self.stack.push(value);
-        self.go(instance, subroutine, host)
+        match value {
+            Ok(value) => {
+                self.stack.push(value);
+                self.go(instance, subroutine, host)
+            }
+            Err(fault) => self.end(subroutine, Err(fault), host),
+        }
     }
 
     fn clear(&mut self) {
@@ -96,9 +132,17 @@ impl Machine {
     }
 
     fn go(&mut self, instance: &Instance, subroutine: Sub, host: &mut dyn Host) -> Step {
-        let action = match self.execute(instance, subroutine, host) {
-            Ok(Step::Wait(wait)) => return Step::Wait(wait),
-            Ok(Step::Done(action)) => action,
+        match self.execute(instance, subroutine, host) {
+            Ok(Step::Wait(wait)) => Step::Wait(wait),
+            Ok(Step::Done(action)) => self.end(subroutine, Ok(action), host),
+            Err(fault) => self.end(subroutine, Err(fault), host),
+        }
+    }
+
+    /// The subroutine has decided, or failed.
+    fn end(&mut self, subroutine: Sub, decided: Result<Action>, host: &mut dyn Host) -> Step {
+        let action = match decided {
+            Ok(action) => action,
             Err(Fault(why)) => {
                 host.log("VCL_Error", why.as_bytes());
                 Action::Fail
@@ -198,6 +242,15 @@ impl Machine {
                     self.texts.truncate(subject);
                     self.texts.extend_from_slice(&self.substituted);
                     self.innermost().set = true;
+                }
+                Op::Strands(count) => {
+                    let base = self.stack.len() - usize::from(count);
+                    let parts = self.stack.drain(base..).map(|part| match part {
+                        Value::String(text) => text,
+                        _ => None,
+                    });
+                    let parts = Value::Strands(parts.collect());
+                    self.stack.push(parts);
                 }
                 Op::Join => {
                     let joined = self.close();

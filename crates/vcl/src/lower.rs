@@ -240,6 +240,13 @@ impl Code {
                 let count = arguments.len() as u16;
                 self.emit(Op::Vmod { function: *function, object: *object, arguments: count });
             }
+            Node::Strands(parts) => {
+                for part in parts {
+                    self.text(part);
+                    self.emit(Op::End);
+                }
+                self.emit(Op::Strands(parts.len() as u16));
+            }
             Node::Field(..) | Node::Concat(_) | Node::Regsub { .. } | Node::Lower(_) | Node::Upper(_) => {
                 self.text(node);
                 self.emit(Op::End);

@@ -80,6 +80,8 @@ pub(crate) enum Node {
     DefaultBackend,
     /// Strings, and values that print as strings.
     Concat(Vec<Node>),
+    /// The same, not joined: an argument of a VMOD's.
+    Strands(Vec<Node>),
     Negate(Box<Node>),
     Arithmetic(Arithmetic, Box<Node>, Box<Node>),
     /// A value as a condition; of a string, whether it is set.

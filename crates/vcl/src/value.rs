@@ -48,6 +48,8 @@ pub enum Value {
     Enum(&'static str),
     /// BLOB.
     Blob(Option<Bytes>),
+    /// STRANDS that were not joined, each set or not.
+    Strands(Arc<[Option<Text>]>),
     /// REGEX or SUB: the index in the program.
     Code(u32),
 }

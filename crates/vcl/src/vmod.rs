@@ -23,6 +23,8 @@ pub enum Type {
     String,
     /// A list of strings that the call joins; the function gets one STRING.
     Strands,
+    /// A list of strings that the call does not join; the function gets a [`Value::Strands`].
+    StrandList,
     Ip,
     Backend,
     Acl,

@@ -253,12 +253,24 @@ fn waits_and_goes_on() {
     let mut machine = Machine::new();
     let step = machine.run(&instance, Sub::Recv, &mut host);
     assert!(matches!(step, Step::Wait(Wait::CacheBody { limit: 1024 })), "{step:?}");
-    let step = machine.resume(&instance, Value::Bool(true), &mut host);
+    let step = machine.resume(&instance, Ok(Value::Bool(true)), &mut host);
     assert!(matches!(step, Step::Wait(Wait::CacheBody { limit: 2_097_152 })), "{step:?}");
-    let step = machine.resume(&instance, Value::Bool(true), &mut host);
+    let step = machine.resume(&instance, Ok(Value::Bool(true)), &mut host);
     assert!(matches!(step, Step::Done(Action::Pass(None))), "{step:?}");
     assert_eq!(host.field(Side::Req, "x").as_deref(), Some("<true>"));
-    assert!(matches!(machine.resume(&instance, Value::Void, &mut host), Step::Done(Action::Fail)));
+    assert!(matches!(machine.resume(&instance, Ok(Value::Void), &mut host), Step::Done(Action::Fail)));
+}
+
+#[test]
+fn work_that_fails_fails_the_subroutine() {
+    let source = format!("{BACKEND}import std; sub vcl_recv {{ std.cache_req_body(1KB); return (pass); }}");
+    let instance = instance(&source);
+    let mut host = MockHost::request("POST", "/");
+    let mut machine = Machine::new();
+    assert!(matches!(machine.run(&instance, Sub::Recv, &mut host), Step::Wait(_)));
+    let step = machine.resume(&instance, Err(copal_vcl::host::Fault("no luck".into())), &mut host);
+    assert!(matches!(step, Step::Done(Action::Fail)), "{step:?}");
+    assert!(host.log.iter().any(|line| line.contains("no luck")), "{:?}", host.log);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
         fetch.ttl = 1.0;
     }
     log_error_response(fetch);
-    match fetch.decide(Sub::BackendError) {
+    match fetch.decide(Sub::BackendError).await {
         Action::Deliver => {
             let body = std::mem::take(&mut fetch.synthetic);
             Step::Done(conclude::synthetic(fetch, body))

@@ -43,8 +43,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use store::Object;
 use trail::Trail;
-use vcl::exec::{Machine, Step as VclStep};
-use vcl::host::{Action, Sub};
+use vcl::exec::{Machine, Step as VclStep, Wait};
+use vcl::host::{Action, Fault, Sub};
 use vcl::value::{BackendRef, Text};
 use wire::h1::{RequestFraming, ResponseFraming};
 use wire::{RequestHead, ResponseHead};
@@ -276,7 +276,7 @@ impl Fetch {
         let mut step = Step::Fetch;
         loop {
             step = match step {
-                Step::Fetch => prepare::step(&mut self),
+                Step::Fetch => prepare::step(&mut self).await,
                 Step::Send => send::step(&mut self, body).await,
                 Step::Response(answer) => response::step(&mut self, answer).await,
                 Step::Error(status, reason) => error::step(&mut self, status, reason).await,
@@ -322,23 +322,37 @@ impl Fetch {
         self.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.is_builtin(subroutine))
     }
 
-    pub(crate) fn decide(&mut self, subroutine: Sub) -> Action {
+    /// Runs a subroutine, waiting for what it waits for.
+    pub(crate) async fn decide(&mut self, subroutine: Sub) -> Action {
         self.now = self.local.now();
         let current = Rc::clone(&self.current);
         let Some(vcl) = &current.vcl else { return Action::Fail };
         let mut machine = std::mem::take(&mut self.machine);
         let step = machine.run(&vcl.instance, subroutine, self);
         self.machine = machine;
-        match step {
-            VclStep::Done(action) => {
-                if matches!(action, Action::Fail) {
-                    self.local.counters.vcl_fail.inc();
-                }
-                action
-            }
-            VclStep::Wait(_) => {
-                self.trail.records.text(Tag::VCL_Error, b"only vcl_recv can wait for the request body");
-                Action::Fail
+        let action = match step {
+            VclStep::Done(action) => action,
+            VclStep::Wait(wait) => Box::pin(self.wait_for(&vcl.instance, wait)).await,
+        };
+        if matches!(action, Action::Fail) {
+            self.local.counters.vcl_fail.inc();
+        }
+        action
+    }
+
+    async fn wait_for(&mut self, instance: &vcl::instance::Instance, wait: Wait) -> Action {
+        let mut wait = wait;
+        loop {
+            let value = match wait {
+                Wait::Work(work) => work.await,
+                Wait::CacheBody { .. } => Err(Fault("only vcl_recv can wait for the request body".into())),
+            };
+            let mut machine = std::mem::take(&mut self.machine);
+            let step = machine.resume(instance, value, self);
+            self.machine = machine;
+            match step {
+                VclStep::Done(action) => return action,
+                VclStep::Wait(next) => wait = next,
             }
         }
     }

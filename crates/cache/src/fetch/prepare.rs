@@ -68,7 +68,7 @@ pub(crate) fn upload(exchange: &Exchange, purpose: Purpose) -> Upload {
 }
 
 /// Logs `bereq`, adds the condition of a revalidation, runs `vcl_backend_fetch`.
-pub(super) fn step(fetch: &mut Fetch) -> Step {
+pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if let Some(stale) = &fetch.stale {
         rules::conditional::add_conditions(stale.fields(), &mut fetch.request.fields);
     }
@@ -80,7 +80,7 @@ pub(super) fn step(fetch: &mut Fetch) -> Step {
         }
         Action::Fetch
     } else {
-        fetch.decide(Sub::BackendFetch)
+        fetch.decide(Sub::BackendFetch).await
     };
     match action {
         Action::Fetch => Step::Send,

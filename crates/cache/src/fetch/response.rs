@@ -47,7 +47,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     let action = if fetch.is_builtin(Sub::BackendResponse) {
         builtin(fetch)
     } else {
-        fetch.decide(Sub::BackendResponse)
+        fetch.decide(Sub::BackendResponse).await
     };
     match action {
         Action::Deliver => conclude::step(fetch, answer, None).await,

@@ -17,14 +17,14 @@ use wire::range::{Multipart, Ranges};
 use wire::standard_reason;
 use wire::{Known, Version};
 
-pub(crate) fn step(exchange: &mut Exchange) -> Step {
+pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     prepare(exchange);
     let builtin = exchange.is_builtin(Sub::Deliver);
     let action = if builtin {
         exchange.log_native(b"DELIVER", b"deliver");
         Action::Deliver
     } else {
-        exchange.decide(Sub::Deliver)
+        exchange.decide(Sub::Deliver).await
     };
     match action {
         Action::Deliver => {}

@@ -9,11 +9,11 @@ use observe::Tag;
 use sha2::{Digest, Sha256};
 use vcl::host::{Action, Sub};
 
-pub(crate) fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
+pub(crate) async fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
     exchange.hash_input.clear();
     if exchange.is_builtin(Sub::Hash) {
         builtin(exchange);
-    } else if !matches!(exchange.decide(Sub::Hash), Action::Lookup) {
+    } else if !matches!(exchange.decide(Sub::Hash).await, Action::Lookup) {
         return fail();
     }
     exchange.key = Sha256::digest(&exchange.hash_input).into();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use store::State;
 use vcl::host::{Action, Sub};
 
-pub(crate) fn step(
+pub(crate) async fn step(
     exchange: &mut Exchange,
     known: Rc<Known>,
     busy: Option<Busy>,
@@ -35,7 +35,7 @@ pub(crate) fn step(
         exchange.log_native(b"HIT", b"deliver");
         Action::Deliver
     } else {
-        exchange.decide(Sub::Hit)
+        exchange.decide(Sub::Hit).await
     };
     // Passing, failing and restarting give the right to fetch up: somebody who waits takes it.
     match action {

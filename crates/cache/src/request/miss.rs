@@ -21,7 +21,7 @@ pub(crate) async fn step(
         exchange.log_native(b"MISS", b"fetch");
         Action::Fetch
     } else {
-        exchange.decide(Sub::Miss)
+        exchange.decide(Sub::Miss).await
     };
     match action {
         Action::Fetch => {

@@ -72,20 +72,20 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
         step = match step {
             Step::Recv => match recv::step(exchange) {
                 recv::Decided::Step(step) => step,
-                recv::Decided::ReadBody(limit) => Box::pin(recv::read_body(exchange, body, limit)).await,
+                recv::Decided::Wait(wait) => Box::pin(recv::wait(exchange, body, wait)).await,
             },
-            Step::Hash(after) => hash::step(exchange, after),
+            Step::Hash(after) => hash::step(exchange, after).await,
             Step::Lookup => match lookup::step(exchange) {
                 Some(step) => step,
                 None => Box::pin(lookup::wait(exchange)).await,
             },
-            Step::Hit(known, busy, freshness) => hit::step(exchange, known, busy, freshness),
+            Step::Hit(known, busy, freshness) => hit::step(exchange, known, busy, freshness).await,
             Step::Miss(busy, stale) => Box::pin(miss::step(exchange, busy, stale, body)).await,
             Step::Pass => Box::pin(pass::step(exchange, body)).await,
             Step::Pipe => Box::pin(pipe::step(exchange)).await,
-            Step::Purge => purge::step(exchange),
-            Step::Synth(status, reason) => synth::step(exchange, status, reason),
-            Step::Deliver => deliver::step(exchange),
+            Step::Purge => purge::step(exchange).await,
+            Step::Synth(status, reason) => synth::step(exchange, status, reason).await,
+            Step::Deliver => deliver::step(exchange).await,
             Step::Restart => restart::step(exchange),
             Step::Done(outcome) => return outcome,
         };

@@ -13,7 +13,7 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
         exchange.log_native(b"PASS", b"fetch");
         Action::Fetch
     } else {
-        exchange.decide(Sub::Pass)
+        exchange.decide(Sub::Pass).await
     };
     match action {
         Action::Fetch if body.is_begun() && exchange.cached_body.is_none() => {

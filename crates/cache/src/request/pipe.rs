@@ -28,7 +28,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         exchange.log_native(b"PIPE", b"pipe");
         Action::Pipe
     } else {
-        exchange.decide(Sub::Pipe)
+        exchange.decide(Sub::Pipe).await
     };
     let request = exchange.pipe_request.take();
     match (action, request) {

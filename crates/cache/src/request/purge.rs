@@ -6,7 +6,7 @@ use copal_vcl as vcl;
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
 
-pub(crate) fn step(exchange: &mut Exchange) -> Step {
+pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     let purged = exchange.local.shared.index.purge(&exchange.key);
     let counters = &exchange.local.counters;
     counters.n_purges.inc();
@@ -15,7 +15,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Step {
         exchange.log_native(b"PURGE", b"synth");
         return Step::Synth(200, Some(Text::from_static(b"Purged")));
     }
-    match exchange.decide(Sub::Purge) {
+    match exchange.decide(Sub::Purge).await {
         Action::Synth(status, reason) => Step::Synth(status, reason),
         Action::Restart => Step::Restart,
         _ => fail(),

@@ -8,7 +8,6 @@ use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use std::future::poll_fn;
-use std::rc::Rc;
 use vcl::exec::{Step as VclStep, Wait};
 use vcl::host::{Action, Sub};
 use vcl::value::Value;
@@ -17,8 +16,8 @@ use wire::{Known, Version};
 /// What the step leads to.
 pub(crate) enum Decided {
     Step(Step),
-    /// `std.cache_req_body(limit)`: read the body, then resume.
-    ReadBody(u64),
+    /// VCL waits for something: [`wait`] for it and go on.
+    Wait(Wait),
 }
 
 pub(crate) fn step(exchange: &mut Exchange) -> Decided {
@@ -36,9 +35,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Decided {
 
 fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
     let action = match step {
-        VclStep::Wait(Wait::CacheBody { limit }) => {
-            return Decided::ReadBody(limit.min(exchange.current.settings.cache_req_body_max));
-        }
+        VclStep::Wait(wait) => return Decided::Wait(wait),
         VclStep::Done(action) => action,
     };
     exchange.count_failure(&action);
@@ -53,25 +50,28 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
     })
 }
 
-/// Reads the request body up to `limit` bytes for `std.cache_req_body` and goes on with `vcl_recv`. A larger body is a
-/// `false` to VCL; what was read of it is lost, so the connection closes after the answer.
-pub(crate) async fn read_body(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> Step {
-    let mut limit = limit;
+/// Does what `vcl_recv` waits for and goes on with it.
+pub(crate) async fn wait(exchange: &mut Exchange, body: &mut dyn RequestBody, wait: Wait) -> Step {
+    let mut wait = wait;
     loop {
-        let kept =
-            if exchange.cached_body.is_some() { true } else { read_into_memory(exchange, body, limit).await };
-        let current = Rc::clone(&exchange.current);
-        let Some(vcl) = &current.vcl else { return fail() };
-        let mut machine = std::mem::take(&mut exchange.machine);
-        let step = machine.resume(&vcl.instance, Value::Bool(kept), exchange);
-        exchange.machine = machine;
+        let value = match wait {
+            Wait::Work(work) => work.await,
+            Wait::CacheBody { .. } if exchange.cached_body.is_some() => Ok(Value::Bool(true)),
+            Wait::CacheBody { limit } => {
+                let limit = limit.min(exchange.current.settings.cache_req_body_max);
+                Ok(Value::Bool(read_into_memory(exchange, body, limit).await))
+            }
+        };
+        let step = exchange.resume(value);
         match after(exchange, step) {
             Decided::Step(step) => return step,
-            Decided::ReadBody(next) => limit = next,
+            Decided::Wait(next) => wait = next,
         }
     }
 }
 
+/// Reads the request body up to `limit` bytes for `std.cache_req_body`. A larger body is a `false` to VCL; what was read
+/// of it is lost, so the connection closes after the answer.
 async fn read_into_memory(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> bool {
     let mut kept = Vec::new();
     let mut buffer = vec![0; 16 << 10];

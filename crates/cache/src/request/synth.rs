@@ -14,13 +14,13 @@ use vcl::value::Text;
 use wire::standard_reason;
 use wire::{Known, Version};
 
-pub(crate) fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>) -> Step {
+pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>) -> Step {
     exchange.local.counters.s_synth.inc();
     exchange.body = Body::Empty;
     exchange.source = Source::None;
     exchange.synthetic.clear();
     prepare(exchange, status, reason);
-    match exchange.decide(Sub::Synth) {
+    match exchange.decide(Sub::Synth).await {
         Action::Deliver => {}
         Action::Restart => return Step::Restart,
         _ => {
