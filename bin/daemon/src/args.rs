@@ -17,12 +17,16 @@ pub(crate) struct Arguments {
     pub(crate) no_vcl: bool,
     /// `-C`: only show what VCL is made into.
     pub(crate) compile_only: bool,
+    /// `-d`: stay in the foreground, take commands from standard input, and leave the start to them.
+    pub(crate) debug: bool,
     /// `-F`: stay in the foreground.
     pub(crate) foreground: bool,
     /// `-i`.
     pub(crate) identity: Option<String>,
     /// `-l`.
     pub(crate) log_space: Option<String>,
+    /// `-M`, in order.
+    pub(crate) masters: Vec<String>,
     /// `-n`.
     pub(crate) name: Option<String>,
     /// `-P`.
@@ -104,7 +108,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Task, Error> {
                 'F' => arguments.foreground = true,
                 'V' => return Ok(Task::Version),
                 '?' => return Ok(Task::Usage),
-                _ => return Err(later(letter, "the debug mode with the command line on standard input")),
+                _ => arguments.debug = true,
             }
         }
     }
@@ -138,6 +142,7 @@ impl Arguments {
                 }
             }
             'l' => once(&mut self.log_space, letter, value)?,
+            'M' => self.masters.push(value.to_owned()),
             'n' => once(&mut self.name, letter, value)?,
             'P' => once(&mut self.pid_file, letter, value)?,
             'p' => {
@@ -155,7 +160,6 @@ impl Arguments {
             'W' => self.waiter(value)?,
             'x' => return Err(later(letter, "printing documentation")),
             'I' => return Err(later(letter, "a file of commands at the start")),
-            'M' => return Err(later(letter, "a command line that connects outwards")),
             _ => return Err(later(letter, "extensions")),
         }
         Ok(())
@@ -190,7 +194,13 @@ impl Arguments {
         if self.no_vcl && !self.vcl.is_empty() {
             return refuse("Only one empty -f can be specified");
         }
-        if self.backend.is_none() && self.vcl.is_empty() && !self.no_vcl {
+        if self.debug && self.foreground {
+            return refuse("-d cannot be used with -F");
+        }
+        if self.debug && self.compile_only {
+            return refuse("-d cannot be used with -C");
+        }
+        if self.backend.is_none() && self.vcl.is_empty() && !self.no_vcl && !self.debug {
             return refuse("Neither -b nor -f given. (use -f '' to override)");
         }
         if self.compile_only && self.no_vcl {
@@ -228,8 +238,10 @@ Basic options:
 
 Operations options:
 
+  -d                           # Take commands from standard input, and wait for them to start; ends with it
   -F                           # Stay in the foreground
   -T address[:port]            # Command line address; may be given several times; none for no command line
+  -M address:port              # Connect there and take commands; may be given several times
   -P file                      # File that gets the process number
   -i identity                  # Name of this instance
 
@@ -317,6 +329,14 @@ mod tests {
     }
 
     #[test]
+    fn the_debug_mode_needs_no_vcl() {
+        check(&["-d", "-M", "127.0.0.1 6082"], |arguments| {
+            arguments.debug = true;
+            arguments.masters = vec!["127.0.0.1 6082".into()];
+        });
+    }
+
+    #[test]
     fn refusals_name_the_argument() {
         for (line, error) in [
             (&["-Q"][..], "invalid option -- 'Q'"),
@@ -329,10 +349,8 @@ mod tests {
             (&["-f", "", "-f", "y"], "Only one empty -f can be specified"),
             (&["-f", "", "-C"], "-C needs either -b <backend> or -f <vcl_file>"),
             (&["-b", "x", "-p", "foo"], "-p lacks '=' (foo)"),
-            (
-                &["-d"],
-                "-d: the debug mode with the command line on standard input is not in this version of copald",
-            ),
+            (&["-d", "-F"], "-d cannot be used with -F"),
+            (&["-d", "-C", "-b", "x"], "-d cannot be used with -C"),
             (&["-j", "unix"], "-j: a jail other than none is not in this version of copald"),
             (&["-x", "cli"], "-x: printing documentation is not in this version of copald"),
             (&["-h", "foo"], "Unknown hash method \"foo\""),

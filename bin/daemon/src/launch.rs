@@ -1,7 +1,7 @@
 //! From arguments to a running daemon, top to bottom.
 
 use crate::args::Arguments;
-use crate::control::{self, Entrance};
+use crate::control::{self, Entrance, Master, Sides, Terminal};
 use crate::management::Management;
 use crate::parameters::{self, Parameters};
 use crate::plant::{Plant, Source};
@@ -43,7 +43,7 @@ fn refused(why: impl Display) -> Failure {
 pub(crate) fn launch(arguments: &Arguments) -> ExitCode {
     let result = if arguments.compile_only {
         show_compiled(arguments)
-    } else if arguments.foreground || background::is_back() {
+    } else if arguments.foreground || arguments.debug || background::is_back() {
         run(arguments)
     } else {
         background::front().map_err(|error| failed(format!("Could not start in the background: {error}")))
@@ -116,7 +116,7 @@ fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let in_back = !arguments.foreground;
+    let in_back = !arguments.foreground && !arguments.debug;
     if in_back {
         background::leave_session();
     }
@@ -137,6 +137,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         refused(format!("{error}{source}"))
     })?;
     let entrance = Entrance::bind(&arguments.cli).map_err(failed)?;
+    let masters = arguments.masters.iter().map(|argument| Master::parse(argument));
+    let masters = masters.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let shm = observe::Manager::create(directory.path(), &identity, clock.now())
         .map_err(|error| failed(format!("shared memory in {}: {error}", directory.path().display())))?;
     publish(&entrance, &shm, directory.path(), secret.as_deref()).map_err(failed)?;
@@ -155,12 +157,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     for name in &arguments.read_only {
         management.protect(name).map_err(failed)?;
     }
-    load_and_start(&mut management, vcls)?;
+    load(&mut management, vcls)?;
+    if !arguments.debug && management.has_active() {
+        management.start().map_err(said)?;
+    }
     announce(&management, &entrance);
     if in_back {
         background::ready().map_err(|error| failed(format!("leaving the terminal: {error}")))?;
     }
-    serve(management, entrance, secret, shm)?;
+    let terminal = arguments.debug.then(Terminal::open).transpose();
+    let terminal = terminal.map_err(|error| failed(format!("reading standard input: {error}")))?;
+    serve(management, Sides { entrance, masters, terminal }, secret, shm)?;
     drop(pid_file);
     // Who looks for a command line is to find none, not a closed port.
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
@@ -205,17 +212,20 @@ fn publish(
     entrance.publish(directory, secret)
 }
 
-fn load_and_start<P: Plant>(
-    management: &mut Management<P>,
-    vcls: Vec<(String, Source)>,
-) -> Result<(), Failure> {
-    let said = |reply: Reply| failed(format!("\n{}", reply.body));
-    let Some(last) = vcls.last().map(|(name, _)| name.clone()) else { return Ok(()) };
+/// A refused command of the start, as the reason why the daemon does not come to be.
+fn said(reply: Reply) -> Failure {
+    failed(format!("\n{}", reply.body))
+}
+
+/// Loads the VCLs of the command line; the last one will be used.
+fn load<P: Plant>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -> Result<(), Failure> {
     for (name, source) in &vcls {
         management.load(name, source).map_err(said)?;
     }
-    management.activate(&last).map_err(said)?;
-    management.start().map_err(said)
+    match vcls.last() {
+        Some((last, _)) => management.activate(last).map_err(said),
+        None => Ok(()),
+    }
 }
 
 /// Says in the log what listens where.
@@ -231,7 +241,7 @@ fn announce<P: Plant>(management: &Management<P>, entrance: &Entrance) {
 
 fn serve(
     management: Management<Serving>,
-    entrance: Entrance,
+    sides: Sides,
     secret: Option<std::path::PathBuf>,
     shm: observe::Manager,
 ) -> Result<(), Failure> {
@@ -241,6 +251,6 @@ fn serve(
         .map_err(|error| failed(format!("control thread: {error}")))?;
     let local = tokio::task::LocalSet::new();
     local
-        .block_on(&runtime, control::run(management, entrance, secret, Some(shm)))
+        .block_on(&runtime, control::run(management, sides, secret, Some(shm)))
         .map_err(|error| failed(format!("control thread: {error}")))
 }

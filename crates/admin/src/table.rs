@@ -15,6 +15,7 @@ pub enum Verb {
     BanList,
     Banner,
     DebugListenAddress,
+    DebugXid,
     Help,
     PanicClear,
     PanicShow,
@@ -140,6 +141,14 @@ pub static COMMANDS: &[Command] = &[
         "debug.listen_address",
         "List the addresses that clients can connect to.",
         (0, Some(0)),
+    )
+    .serving(),
+    row(
+        Verb::DebugXid,
+        "debug.xid",
+        "debug.xid [<xid> [<chunk>]]",
+        "Show or set the last transaction number, and how many a thread takes at once.",
+        (0, Some(2)),
     )
     .serving(),
     row(Verb::Help, "help", "help [-j|<command>]", "List the commands, or explain one.", (0, Some(1)))

@@ -13,11 +13,14 @@ const BLOCK: u32 = 32_768;
 
 /// The process's source of blocks.
 #[derive(Debug)]
-pub struct VxidSource(AtomicU32);
+pub struct VxidSource {
+    next: AtomicU32,
+    chunk: AtomicU32,
+}
 
 impl Default for VxidSource {
     fn default() -> Self {
-        Self(AtomicU32::new(1))
+        Self { next: AtomicU32::new(1), chunk: AtomicU32::new(BLOCK) }
     }
 }
 
@@ -30,7 +33,7 @@ impl VxidSource {
     /// The first number of a fresh block of `count` numbers.
     pub fn block(&self, count: u32) -> Vxid {
         loop {
-            let first = self.0.fetch_add(count, Ordering::Relaxed) % LIMIT;
+            let first = self.next.fetch_add(count, Ordering::Relaxed) % LIMIT;
             // A block that holds 0 or crosses the limit is skipped.
             if first != 0 && first + count <= LIMIT {
                 return first;
@@ -38,9 +41,20 @@ impl VxidSource {
         }
     }
 
-    /// Makes the next block begin at `next`.
-    pub fn reset(&self, next: Vxid) {
-        self.0.store(next.max(1), Ordering::Relaxed);
+    /// Makes the next block begin at `next`, and blocks of pools have `chunk` numbers, from 1 to 32,768, from then on.
+    pub fn reset(&self, next: Vxid, chunk: u32) {
+        self.chunk.store(chunk.clamp(1, BLOCK), Ordering::Relaxed);
+        self.next.store(next.max(1), Ordering::Relaxed);
+    }
+
+    /// Where the next block begins.
+    pub fn next(&self) -> Vxid {
+        self.next.load(Ordering::Relaxed) % LIMIT
+    }
+
+    /// How many numbers a pool takes at once.
+    pub fn chunk(&self) -> u32 {
+        self.chunk.load(Ordering::Relaxed)
     }
 }
 
@@ -57,8 +71,8 @@ impl VxidPool {
     #[inline]
     pub fn take(&mut self) -> Vxid {
         if self.left == 0 {
-            self.next = self.source.block(BLOCK);
-            self.left = BLOCK;
+            self.left = self.source.chunk();
+            self.next = self.source.block(self.left);
         }
         self.left -= 1;
         let vxid = self.next;
@@ -86,8 +100,17 @@ mod tests {
     #[test]
     fn wrapping_skips_the_broken_block() {
         let source = Arc::new(VxidSource::default());
-        source.reset(LIMIT - 10);
+        source.reset(LIMIT - 10, BLOCK);
         let mut pool = source.pool();
         assert!(pool.take() < LIMIT);
+    }
+
+    #[test]
+    fn small_chunks_are_taken_in_turn() {
+        let source = Arc::new(VxidSource::default());
+        source.reset(1000, 1);
+        let (mut a, mut b) = (source.pool(), source.pool());
+        assert_eq!([a.take(), b.take(), a.take()], [1000, 1001, 1002]);
+        assert_eq!((source.next(), source.chunk()), (1003, 1));
     }
 }

@@ -130,6 +130,20 @@ impl<P: Plant> Management<P> {
         Reply::ok(text)
     }
 
+    /// `debug.xid`: which transaction number was the last, and how many a thread takes at once.
+    pub(super) fn xid(&mut self, last: &str, chunk: &str) -> Reply {
+        let number = |word: &str| match word {
+            "" => Ok(None),
+            _ => word.parse().map(Some).map_err(|_| Reply::wrong(format!("Not a number: {word}"))),
+        };
+        let (last, chunk) = match (number(last), number(chunk)) {
+            (Ok(last), Ok(chunk)) => (last, chunk),
+            (Err(refusal), _) | (_, Err(refusal)) => return refusal,
+        };
+        let (last, chunk) = self.plant.xid(last, chunk);
+        Reply::ok(format!("XID is {last} chunk {chunk}"))
+    }
+
     pub(super) fn storage_list(&self, json: bool) -> Reply {
         let storages = self.plant.storages();
         if json {

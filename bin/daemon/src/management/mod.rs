@@ -70,6 +70,11 @@ impl<P: Plant> Management<P> {
         refusal(self.vcl_use(name))
     }
 
+    /// Whether there is a VCL to serve with.
+    pub(crate) fn has_active(&self) -> bool {
+        self.vcls.active().is_some()
+    }
+
     /// Begins to serve, as `start` does.
     ///
     /// # Errors
@@ -124,6 +129,7 @@ impl<P: Plant> Commands for Management<P> {
             Verb::Stop => self.stop_command(),
             Verb::PanicShow => self.panic_show(json),
             Verb::PanicClear => general::panic_clear(),
+            Verb::DebugXid => self.xid(first, argument(1).unwrap_or_default()),
             Verb::DebugListenAddress => self.listen_address(),
             Verb::StorageList => self.storage_list(json),
             Verb::Ban => self.ban(arguments),

@@ -122,6 +122,10 @@ impl Plant for Paper {
         ]
     }
 
+    fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
+        (last.unwrap_or(7), chunk.unwrap_or(1))
+    }
+
     fn tick(&mut self) {}
 }
 

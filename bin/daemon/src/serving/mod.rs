@@ -95,6 +95,7 @@ impl Plant for Serving {
         }
         running.activate(active);
         running.open(&self.doors, parameters)?;
+        running.note_command("start");
         self.running = Some(running);
         Ok(())
     }
@@ -173,6 +174,10 @@ impl Plant for Serving {
             Listening { name: door.name.clone(), address, port }
         };
         self.doors.iter().map(row).collect()
+    }
+
+    fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
+        self.running.as_ref().map_or((0, 0), |running| running.xid(last, chunk))
     }
 
     fn tick(&mut self) {

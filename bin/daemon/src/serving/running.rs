@@ -19,6 +19,7 @@ use copal_store as store;
 use copal_vcl as vcl;
 use net::listen::Listening;
 use net::worker::Stop;
+use observe::{Kind, Tag};
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::Engine;
@@ -107,6 +108,12 @@ impl Running {
     pub(super) fn open(&mut self, doors: &[Listening], parameters: &Parameters) -> Result<(), String> {
         self.threads = Some(Threads::start(&self.parts, doors, &wire_up::worker(parameters))?);
         Ok(())
+    }
+
+    /// Writes a command that was carried out to the request log, which readers wait for to know that we live.
+    pub(super) fn note_command(&self, words: &str) {
+        self.parts.log.record(Tag::CLI, 0, Kind::Raw, format!("Rd {words}").as_bytes());
+        self.parts.log.record(Tag::CLI, 0, Kind::Raw, b"Wr 200 0 ");
     }
 
     /// Whether a thread is gone that should be there.
@@ -265,6 +272,15 @@ impl Running {
     /// Adds a ban.
     pub(super) fn ban(&self, words: &[String]) -> Result<(), String> {
         self.parts.shared.bans.add_words(words, self.parts.shared.now()).map(|_| ())
+    }
+
+    /// Sets the last transaction number, if it is given; gives it and how many numbers a thread takes at once.
+    pub(super) fn xid(&self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
+        let vxids = &self.parts.shared.vxids;
+        if let Some(last) = last {
+            vxids.reset(last.saturating_add(1), chunk.unwrap_or(1));
+        }
+        (vxids.next().saturating_sub(1), vxids.chunk())
     }
 
     /// All bans, newest first.
