@@ -117,6 +117,9 @@ pub struct Exchange {
     pub request: RequestHead,
     /// The response as it goes out (`resp`).
     pub response: ResponseHead,
+    /// The response's head as it goes out, if it is at hand in that form; else empty, and `response` says what it is. The
+    /// length of the body is known then, and the connection stays open.
+    pub head: Vec<u8>,
     /// The response's body.
     pub body: Body,
     /// Whether the connection is to be closed after the response.
@@ -168,6 +171,7 @@ impl Exchange {
         Self {
             request: RequestHead::default(),
             response: ResponseHead::default(),
+            head: Vec::new(),
             body: Body::Empty,
             close: false,
             close_after: false,
@@ -250,6 +254,7 @@ impl Exchange {
 
     /// Forgets what an earlier pass through `vcl_recv` decided.
     pub(crate) fn reset_for_recv(&mut self) {
+        self.head.clear();
         self.body = Body::Empty;
         self.source = Source::None;
         self.identity = None;
@@ -412,6 +417,7 @@ impl Exchange {
 
     /// The connection must close after this response, which was not known when the response was made.
     pub fn must_close(&mut self) {
+        debug_assert!(self.head.is_empty(), "a request with a body has no prepared response");
         if !std::mem::replace(&mut self.close, true) {
             self.response.fields.set_known(Field::Connection, b"close");
         }

@@ -190,8 +190,7 @@ impl Connection {
         exchange.finish(sent.head, sent.body, received);
         if !sent.complete {
             // Where only the end of the connection ends the body, a clean end would pass for the whole.
-            let fields = &exchange.response.fields;
-            if !fields.has_known(Known::ContentLength) && !fields.has_known(Known::TransferEncoding) {
+            if sent.until_close {
                 self.stream.reset_on_close();
             }
             return Err("TX_ERROR");

@@ -23,6 +23,8 @@ pub(crate) struct Sent {
     pub(crate) body: u64,
     /// The response is complete; if not, the connection must be cut.
     pub(crate) complete: bool,
+    /// Only the end of the connection says where the body ends.
+    pub(crate) until_close: bool,
 }
 
 /// Time limits of one response.
@@ -67,10 +69,16 @@ impl Writer {
     ) -> Sent {
         let Self { head, frame, slices: memory } = self;
         head.clear();
-        wire::h1::write_response_head(&exchange.response, head);
-        let chunked = exchange.response.fields.has_known(Known::TransferEncoding);
-        let mut head_left = &head[..];
+        let mut chunked = false;
         let mut sent = Sent::default();
+        if exchange.head.is_empty() {
+            wire::h1::write_response_head(&exchange.response, head);
+            chunked = exchange.response.fields.has_known(Known::TransferEncoding);
+            sent.until_close = !chunked && !exchange.response.fields.has_known(Known::ContentLength);
+        } else {
+            std::mem::swap(head, &mut exchange.head);
+        }
+        let mut head_left = &head[..];
         let mut writing_s = 0.0;
         loop {
             // The head goes with the first of the body, but does not wait for it.

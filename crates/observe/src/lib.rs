@@ -9,6 +9,7 @@
 //! Not here: the process log for people, and who decides what is logged.
 
 pub mod counters;
+pub mod block;
 mod digits;
 pub mod format;
 pub mod glob;
@@ -23,6 +24,7 @@ pub mod tags;
 pub mod vsl;
 pub mod vsm;
 
+pub use block::{Block, Mark};
 pub use counters::{Counter, Counters};
 pub use mask::Mask;
 pub use records::{Field, Kind, LogWriter, Records};

@@ -134,12 +134,14 @@ const FIRST_BYTES: usize = 2048;
 pub struct Records {
     writer: LogWriter,
     /// All of it may be written to; `used` bytes are.
-    buffer: Vec<u8>,
-    used: usize,
-    count: u32,
-    identity: u32,
-    mask: Mask,
-    record_bytes: usize,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) used: usize,
+    pub(crate) count: u32,
+    /// How often the buffer was emptied; tells old marks from new ones.
+    pub(crate) emptied: u32,
+    pub(crate) identity: u32,
+    pub(crate) mask: Mask,
+    pub(crate) record_bytes: usize,
     buffer_bytes: usize,
 }
 
@@ -152,6 +154,7 @@ impl Records {
             buffer: Vec::new(),
             used: 0,
             count: 0,
+            emptied: 0,
             identity: 0,
             mask: ring.mask.get(),
             record_bytes: ring.record_bytes(),
@@ -316,6 +319,7 @@ impl Records {
     pub fn discard(&mut self) {
         self.used = 0;
         self.count = 0;
+        self.emptied = self.emptied.wrapping_add(1);
     }
 
     /// Gives the buffer's memory back; for a connection that goes idle. What is buffered is written first.
@@ -324,7 +328,7 @@ impl Records {
         self.buffer = Vec::new();
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.used]
     }
 
@@ -368,7 +372,7 @@ impl Records {
     }
 
     #[inline]
-    fn make_room(&mut self, length: usize) {
+    pub(crate) fn make_room(&mut self, length: usize) {
         if self.used + RECORD_HEAD + length + 4 > self.buffer.len() {
             self.make_room_slowly(RECORD_HEAD + length + 4);
         }

@@ -5,6 +5,8 @@
 //! lives, and freshness is judged anew each time.
 
 use super::Key;
+use crate::request::prepared::Repeats;
+use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,12 +24,19 @@ pub struct Known {
     object: Arc<Object>,
     fields: Fields,
     reason: Vec<u8>,
+    /// Its response, once that has been made a few times.
+    pub(crate) repeats: RefCell<Repeats>,
 }
 
 impl Known {
     /// Takes the head of `object` apart.
     pub fn new(object: Arc<Object>) -> Self {
-        let mut known = Self { fields: Fields::new(), reason: Vec::new(), object };
+        let mut known = Self {
+            fields: Fields::new(),
+            reason: Vec::new(),
+            object,
+            repeats: RefCell::default(),
+        };
         known.load();
         known
     }
@@ -36,6 +45,7 @@ impl Known {
         let reason = crate::head::load(self.object.head(), &mut self.fields);
         self.reason.clear();
         self.reason.extend_from_slice(reason);
+        *self.repeats.get_mut() = Repeats::default();
     }
 
     /// The object.

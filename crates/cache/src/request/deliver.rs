@@ -1,5 +1,6 @@
 //! `vcl_deliver`: the response as the client gets it: conditions, ranges, framing.
 
+use super::prepared::{self, Marks};
 use super::{Step, fail};
 use crate::body::{Body, Parts};
 use crate::exchange::{Exchange, Outcome, Source, protocol};
@@ -18,6 +19,13 @@ use wire::standard_reason;
 use wire::{Known, Version};
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
+    let plain = prepared::plain(exchange);
+    if let Some(known) = &plain
+        && prepared::deliver(exchange, known)
+    {
+        return Step::Done(Outcome::Deliver);
+    }
+    let start = exchange.records.mark();
     prepare(exchange);
     let builtin = exchange.is_builtin(Sub::Deliver);
     let action = if builtin {
@@ -36,8 +44,13 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         _ => return fail(),
     }
     let now = if builtin { exchange.now } else { exchange.local.now() };
+    let shaping = exchange.records.mark();
     exchange.timestamp("Process", now);
+    let shaped = exchange.records.mark();
     shape(exchange);
+    if let Some(known) = plain {
+        prepared::learn(exchange, &known, Marks { start, shaping, shaped });
+    }
     Step::Done(Outcome::Deliver)
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod lookup;
 pub(crate) mod miss;
 pub(crate) mod pass;
 pub(crate) mod pipe;
+pub(crate) mod prepared;
 pub(crate) mod purge;
 pub(crate) mod recv;
 pub(crate) mod restart;

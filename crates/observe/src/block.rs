@@ -1,0 +1,177 @@
+//! Records that are made once and put into many transactions.
+
+use crate::mask::Mask;
+use crate::records::Records;
+use crate::vsl::{self, RECORD_HEAD};
+
+/// A place in a transaction's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub(crate) used: usize,
+    pub(crate) count: u32,
+    /// How often the buffer had been emptied.
+    pub(crate) emptied: u32,
+}
+
+/// Some records of a transaction, in the form that the ring has them. They fit other transactions, as long as the
+/// settings of the log stay what they were.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) count: u32,
+    pub(crate) mask: Mask,
+    pub(crate) record_bytes: usize,
+}
+
+impl Block {
+    /// What the records say, in order: the content of each, without its NUL.
+    pub fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (size, length) = measure(rest)?;
+            let content = &rest[RECORD_HEAD..RECORD_HEAD + length];
+            rest = &rest[size..];
+            Some(content.strip_suffix(b"\0").unwrap_or(content))
+        })
+    }
+
+    /// The block as two, with the record `index` left out: what comes before it and what comes after it. Beyond the last
+    /// record, all comes before it.
+    pub fn without(&self, index: usize) -> (Block, Block) {
+        let index = u32::try_from(index).map_or(self.count, |index| index.min(self.count));
+        let mut rest = &self.bytes[..];
+        let mut skip = || measure(rest).map_or(0, |(size, _)| rest.split_off(..size).map_or(0, <[u8]>::len));
+        let before: usize = (0..index).map(|_| skip()).sum();
+        let after = before + skip();
+        let part = |bytes: &[u8], count| Block {
+            bytes: bytes.into(),
+            count,
+            mask: self.mask,
+            record_bytes: self.record_bytes,
+        };
+        (part(&self.bytes[..before], index), part(&self.bytes[after..], self.count.saturating_sub(index + 1)))
+    }
+
+    /// Bytes of memory behind it.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Size of the first record of `bytes` and the length of its content.
+fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
+    let length = (u32::from_ne_bytes(*bytes.first_chunk::<4>()?) & vsl::LENGTH_MASK) as usize;
+    Some((RECORD_HEAD + vsl::words(length) * 4, length))
+}
+
+impl Records {
+    /// The place behind the newest record.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { used: self.used, count: self.count, emptied: self.emptied }
+    }
+
+    /// The records from `mark` on up to `end`. `None` if the buffer was written out since `mark`.
+    pub fn block(&self, mark: Mark, end: Mark) -> Option<Block> {
+        let stands = |mark: Mark| mark.emptied == self.emptied && mark.used <= self.used;
+        (stands(mark) && stands(end) && mark.used <= end.used).then(|| Block {
+            bytes: self.buffer[mark.used..end.used].into(),
+            count: end.count - mark.count,
+            mask: self.mask,
+            record_bytes: self.record_bytes,
+        })
+    }
+
+    /// Whether this transaction would have made the records of `block` as they are.
+    #[inline]
+    pub fn accepts(&self, block: &Block) -> bool {
+        self.mask == block.mask && self.record_bytes == block.record_bytes
+    }
+
+    /// Puts the records of `block`, which this transaction [accepts](Records::accepts), behind those that are there.
+    #[inline]
+    pub fn replay(&mut self, block: &Block) {
+        debug_assert!(self.accepts(block));
+        let size = block.bytes.len();
+        self.make_room(size);
+        let to = &mut self.buffer[self.used..self.used + size];
+        to.copy_from_slice(&block.bytes);
+        let identity = self.identity.to_ne_bytes();
+        let mut rest = to;
+        while let Some((size, _)) = measure(rest) {
+            let (record, behind) = rest.split_at_mut(size);
+            record[4..8].copy_from_slice(&identity);
+            rest = behind;
+        }
+        self.used += size;
+        self.count += block.count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::records::{Kind, Records};
+    use crate::shm::Worker;
+    use crate::tags::Tag;
+    use crate::vsl::Settings;
+    use std::path::PathBuf;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn log(name: &str) -> (Scratch, Worker) {
+        let path = std::env::temp_dir().join(format!("copal-block-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let worker = Worker::create(&path, &Settings { space: 1 << 20, ..Settings::default() }, 0.0).unwrap();
+        (Scratch(path), worker)
+    }
+
+    /// A block made in one transaction reads in another as if its records had been made there.
+    #[test]
+    fn replayed_records_are_the_same_as_made_ones() {
+        let (_directory, worker) = log("replay");
+        let writer = worker.log();
+        let texts: [&[u8]; 4] = [b"a: 1", b"X-Varnish: 12", b"b: a longer one", b""];
+        let mut first = Records::new(writer);
+        first.begin(7, Kind::Client);
+        first.text(Tag::ReqURL, b"/");
+        let mark = first.mark();
+        for text in texts {
+            first.text(Tag::RespHeader, text);
+        }
+        let block = first.block(mark, first.mark()).unwrap();
+        assert_eq!(block.contents().collect::<Vec<_>>(), texts);
+        let (before, after) = block.without(1);
+        let mut made = Records::new(writer);
+        let mut replayed = Records::new(writer);
+        made.begin(8, Kind::Client);
+        replayed.begin(8, Kind::Client);
+        for text in texts {
+            made.text(Tag::RespHeader, text);
+        }
+        assert!(replayed.accepts(&before));
+        replayed.replay(&before);
+        replayed.text(Tag::RespHeader, texts[1]);
+        replayed.replay(&after);
+        assert_eq!(made.bytes(), replayed.bytes());
+        assert_eq!(made.mark(), replayed.mark());
+    }
+
+    #[test]
+    fn no_block_of_what_was_written_out() {
+        let (_directory, worker) = log("flushed");
+        let writer = worker.log();
+        let mut records = Records::new(writer);
+        records.begin(7, Kind::Client);
+        let mark = records.mark();
+        records.text(Tag::ReqURL, b"/");
+        records.flush();
+        records.text(Tag::ReqURL, b"/");
+        assert!(records.block(mark, records.mark()).is_none());
+    }
+}
