@@ -17,9 +17,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::Object;
 
-/// Touches are told to the eviction order in batches of this many.
-const TOUCH_BATCH: usize = 64;
-
 /// The largest body of a hot object, in bytes.
 const HOT_MAX: u64 = 32 << 10;
 
@@ -55,7 +52,6 @@ pub struct Local {
     current: RefCell<Rc<Current>>,
     vxids: RefCell<VxidPool>,
     hot: RefCell<Hot>,
-    touched: RefCell<Vec<Arc<Object>>>,
     random: Cell<u64>,
     waiter: Cell<u64>,
 }
@@ -81,7 +77,6 @@ impl Local {
             current: RefCell::new(Rc::new(current)),
             vxids: RefCell::new(shared.vxids.pool()),
             hot: RefCell::default(),
-            touched: RefCell::default(),
             random: Cell::new(seed | 1),
             // The seed tells the threads' waiters apart.
             waiter: Cell::new(seed << 32),
@@ -142,9 +137,9 @@ impl Local {
         self.hot.borrow().get(key).cloned()
     }
 
-    /// Makes `object` hot, unless it is large: then the counts that cores share cost little beside its bytes, and
+    /// Makes `object`, used at `now`, hot, unless it is large: then the counts that cores share cost little beside its bytes, and
     /// holding on to it would keep much memory that the store wants back.
-    pub(crate) fn know(&self, object: &Arc<Object>) -> Rc<Known> {
+    pub(crate) fn know(&self, object: &Arc<Object>, now: Time) -> Rc<Known> {
         if object.length().is_none_or(|length| length > HOT_MAX) {
             return Rc::new(Known::new(Arc::clone(object)));
         }
@@ -155,20 +150,8 @@ impl Local {
             return Rc::clone(known);
         }
         // The first use in a while does not make it hot, the second does.
-        let second = self.now() as u32;
+        let second = now as u32;
         if second.wrapping_sub(object.last_use()) <= HOT_WITHIN { hot.put(object) } else { hot.look(object) }
-    }
-
-    /// Notes a use of `object` at `now`; the eviction order hears of it at most once in `interval` seconds.
-    #[inline]
-    pub(crate) fn touch(&self, object: &Arc<Object>, now: Time, interval: f64) {
-        if object.note_use(now as u32, interval as u32) {
-            let mut touched = self.touched.borrow_mut();
-            touched.push(Arc::clone(object));
-            if touched.len() >= TOUCH_BATCH {
-                store::touch_all(&mut touched);
-            }
-        }
     }
 
     /// Lets go of hot objects that are gone, so that the store gets their memory back.
@@ -186,9 +169,8 @@ impl Local {
         }
     }
 
-    /// Housekeeping, a few times a second: lets go of dead and cold entries, flushes touches.
+    /// Housekeeping, a few times a second: lets go of dead and cold entries.
     pub fn tick(&self) {
-        store::touch_all(&mut self.touched.borrow_mut());
         let cold = (self.now() - 10.0).max(0.0) as u32;
         self.hot.borrow_mut().sweep(self.shared.index.deaths(), cold);
         // Lets go of an old VCL also on a thread without traffic.

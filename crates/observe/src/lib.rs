@@ -8,8 +8,8 @@
 //! ```
 //! Not here: the process log for people, and who decides what is logged.
 
-pub mod counters;
 pub mod block;
+pub mod counters;
 mod digits;
 pub mod format;
 pub mod glob;

@@ -168,7 +168,7 @@ impl Object {
         {
             // Under the lock, so that no extent is added between the sum and the mark.
             let _guard = self.lock.lock();
-            if self.gone.swap(1, Ordering::AcqRel) != 0 {
+            if !self.mark_gone() {
                 return false;
             }
             self.space.unlinked(self.size_locked());

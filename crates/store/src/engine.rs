@@ -61,7 +61,7 @@ pub struct Statistics {
     pub space: u64,
     /// Objects evicted to make room.
     pub evicted: u64,
-    /// Objects moved to the young end of the order.
+    /// Objects that eviction passed over because they had been used.
     pub moved: u64,
 }
 
@@ -79,10 +79,6 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`Full`] if what is in use leaves no room, or it could never fit, or variant or head is longer than allowed.
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full>;
-
-    /// Notes that these were used just now, oldest use first, and takes them out of the list; objects of other engines
-    /// stay in it.
-    fn touch(&self, objects: &mut Vec<Arc<Object>>);
 
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;

@@ -17,6 +17,6 @@ mod pool;
 pub use cursor::Cursor;
 pub use engine::{Creation, Engine, Evictions, Full, Statistics};
 pub use fill::Fill;
-pub use memory::{Memory, touch_all};
+pub use memory::Memory;
 pub use object::{Attributes, Flags, Object, State};
 pub use pool::{Pooled, pooled};

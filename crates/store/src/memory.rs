@@ -46,7 +46,6 @@ pub(crate) struct Space {
     bytes_freed: AtomicU64,
     objects: AtomicU64,
     evicted: AtomicU64,
-    moved: AtomicU64,
 }
 
 impl std::fmt::Debug for Space {
@@ -67,14 +66,6 @@ impl Memory {
     /// How many objects one request for memory may evict (Varnish's parameter `nuke_limit`, default 50).
     pub fn set_evict_max(&self, count: u64) {
         self.space.evict_max.store(count, Ordering::Relaxed);
-    }
-}
-
-/// Notes with each object's own engine that it was used just now, oldest use first, and empties the list.
-pub fn touch_all(objects: &mut Vec<Arc<Object>>) {
-    while let Some(object) = objects.first() {
-        let space = Arc::clone(&object.space);
-        space.touch(objects);
     }
 }
 
@@ -128,10 +119,6 @@ impl Engine for Memory {
         Ok(Fill::new(Arc::new(object), Arc::clone(&self.space), creation.length))
     }
 
-    fn touch(&self, objects: &mut Vec<Arc<Object>>) {
-        self.space.touch(objects);
-    }
-
     fn statistics(&self) -> Statistics {
         let space = &self.space;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -146,7 +133,7 @@ impl Engine for Memory {
             linked: load(&space.linked),
             space: if space.size == u64::MAX { 0 } else { space.size.saturating_sub(held) },
             evicted: load(&space.evicted),
-            moved: load(&space.moved),
+            moved: space.order.lock().moved,
         }
     }
 }
@@ -167,7 +154,6 @@ impl Space {
             bytes_freed: AtomicU64::new(0),
             objects: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            moved: AtomicU64::new(0),
         }
     }
 
@@ -243,20 +229,6 @@ impl Space {
         if !object.is_gone() {
             order.insert(object);
         }
-    }
-
-    /// Makes the objects of this space the latest used, in their order, and takes them out of the list.
-    fn touch(self: &Arc<Self>, objects: &mut Vec<Arc<Object>>) {
-        let mut moved = 0;
-        {
-            let mut order = self.order.lock();
-            for object in objects.iter().filter(|object| Arc::ptr_eq(&object.space, self)) {
-                moved += u64::from(order.touch(object));
-            }
-        }
-        self.moved.fetch_add(moved, Ordering::Relaxed);
-        // Dropped after the lock: the last hold on an object may be here, and dropping counts.
-        objects.retain(|object| !Arc::ptr_eq(&object.space, self));
     }
 
     /// Takes an object out of the order.

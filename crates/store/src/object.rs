@@ -82,6 +82,11 @@ pub struct Attributes {
     pub vxid: u32,
 }
 
+/// A mark: taken out of the index.
+const GONE: u8 = 1;
+/// A mark: used since the eviction order last looked.
+const USED: u8 = 2;
+
 /// Not in any list.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
@@ -110,7 +115,8 @@ pub struct Object {
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    pub(crate) gone: AtomicU8,
+    /// [`GONE`] and [`USED`].
+    marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
 }
@@ -142,7 +148,7 @@ impl Object {
             vxid: attributes.vxid,
             flags: Flags(attributes.flags.0 | known),
             state: AtomicU8::new(State::Filling as u8),
-            gone: AtomicU8::new(0),
+            marks: AtomicU8::new(0),
             lock: Mutex::new(()),
         }
     }
@@ -226,15 +232,29 @@ impl Object {
         self.last_use.load(Ordering::Relaxed)
     }
 
-    /// Notes a use at `second`; true if the last noted one is at least `interval` seconds ago, so that the caller tells
-    /// the engine only then.
-    pub fn note_use(&self, second: u32, interval: u32) -> bool {
+    /// Notes a use at `second`, unless the last noted one is less than `interval` seconds ago: eviction passes an object
+    /// over once for it. Writes nothing but the object itself.
+    #[inline]
+    pub fn note_use(&self, second: u32, interval: u32) {
         let last = self.last_use.load(Ordering::Relaxed);
         if second.wrapping_sub(last) < interval.max(1) {
-            return false;
+            return;
         }
         self.last_use.store(second, Ordering::Relaxed);
-        true
+        if self.marks.load(Ordering::Relaxed) & USED == 0 {
+            self.marks.fetch_or(USED, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a use was noted since the last question.
+    pub(crate) fn take_used(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & USED != 0
+            && self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
+    }
+
+    /// Marks it as taken out of the index; false if it was before.
+    pub(crate) fn mark_gone(&self) -> bool {
+        self.marks.fetch_or(GONE, Ordering::AcqRel) & GONE == 0
     }
 
     /// What tells its variant from others under the same key; empty if there is only one.
@@ -252,7 +272,7 @@ impl Object {
     /// Whether it was taken out of the index.
     #[inline]
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire) != 0
+        self.marks.load(Ordering::Acquire) & GONE != 0
     }
 }
 

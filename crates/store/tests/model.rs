@@ -43,27 +43,39 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What should be in the order, oldest first. The engine holds one reference, this list is the index' one.
+/// What should be in the order, the next to go first, and whether it was used. The engine holds one reference, this list
+/// is the index' one.
 #[derive(Default)]
 struct Model {
-    order: Vec<Arc<Object>>,
+    order: Vec<(Arc<Object>, bool)>,
     filling: Vec<(Fill, u64)>,
     readers: Vec<Arc<Object>>,
 }
 
 impl Model {
-    /// Takes out what the engine evicted meanwhile. Without readers that is always the oldest.
+    /// Takes out what the engine evicted meanwhile: each time the first that nobody reads and that was not used since it
+    /// was last passed over.
     fn follow_evictions(&mut self) {
-        if self.readers.is_empty() {
-            let gone = self.order.iter().take_while(|object| object.is_gone()).count();
-            self.order.drain(..gone);
-            assert!(
-                self.order.iter().all(|object| !object.is_gone()),
-                "a younger object went before an older one"
-            );
-        } else {
-            self.order.retain(|object| !object.is_gone());
+        let gone = self.order.iter().filter(|(object, _)| object.is_gone()).count();
+        for _ in 0..gone {
+            let victim = self.next_to_go();
+            assert!(victim.is_gone(), "another object went before this one");
         }
+    }
+
+    fn next_to_go(&mut self) -> Arc<Object> {
+        let mut at = 0;
+        while let Some((object, used)) = self.order.get(at) {
+            if self.readers.iter().any(|held| Arc::ptr_eq(held, object)) {
+                at += 1;
+            } else if *used {
+                let (object, _) = self.order.remove(at);
+                self.order.push((object, false));
+            } else {
+                return self.order.remove(at).0;
+            }
+        }
+        self.order.remove(0).0
     }
 
     fn end(&mut self, index: usize, commit: bool) {
@@ -73,7 +85,7 @@ impl Model {
         if commit && whole {
             fill.commit();
             assert_eq!(read_all(&object, 0, u64::MAX).0, length);
-            self.order.push(object);
+            self.order.push((object, false));
         } else {
             drop(fill);
             object.unlink();
@@ -85,6 +97,7 @@ fn run(steps: Vec<Step>) {
     let (memory, _) = engine(Some(SIZE));
     let mut model = Model::default();
     let mut next_key = 0_u8;
+    let mut second = 100;
     for step in steps {
         let pick = |which: usize, count: usize| (count > 0).then(|| which % count.max(1));
         match step {
@@ -117,19 +130,20 @@ fn run(steps: Vec<Step>) {
             }
             Step::Touch(which) => {
                 if let Some(index) = pick(which, model.order.len()) {
-                    let object = model.order.remove(index);
-                    memory.touch(&mut vec![Arc::clone(&object)]);
-                    model.order.push(object);
+                    let (object, used) = &mut model.order[index];
+                    second += 10;
+                    object.note_use(second, 2);
+                    *used = true;
                 }
             }
             Step::Unlink(which) => {
                 if let Some(index) = pick(which, model.order.len()) {
-                    assert!(model.order.remove(index).unlink());
+                    assert!(model.order.remove(index).0.unlink());
                 }
             }
             Step::Hold(which) => {
                 if let Some(index) = pick(which, model.order.len()) {
-                    model.readers.push(Arc::clone(&model.order[index]));
+                    model.readers.push(Arc::clone(&model.order[index].0));
                 }
             }
             Step::LetGo => model.readers.clear(),
@@ -139,13 +153,14 @@ fn run(steps: Vec<Step>) {
     }
     model.readers.clear();
     model.filling.clear();
-    model.order.drain(..).for_each(|object| assert!(object.unlink()));
+    model.order.drain(..).for_each(|(object, _)| assert!(object.unlink()));
     assert_empty(&memory);
 }
 
 fn compare(statistics: &copal_store::Statistics, model: &Model) {
     let filling = model.filling.iter().map(|(fill, _)| fill.object()).filter(|object| !object.is_gone());
-    let linked: u64 = model.order.iter().chain(filling).map(|object| object.memory_size()).sum();
+    let linked: u64 =
+        model.order.iter().map(|(object, _)| object).chain(filling).map(|object| object.memory_size()).sum();
     assert_eq!(statistics.linked, linked);
     assert!(
         linked <= SIZE && statistics.bytes <= SIZE + SLACK && statistics.bytes >= linked,

@@ -31,12 +31,8 @@ pub struct Known {
 impl Known {
     /// Takes the head of `object` apart.
     pub fn new(object: Arc<Object>) -> Self {
-        let mut known = Self {
-            fields: Fields::new(),
-            reason: Vec::new(),
-            object,
-            repeats: RefCell::default(),
-        };
+        let mut known =
+            Self { fields: Fields::new(), reason: Vec::new(), object, repeats: RefCell::default() };
         known.load();
         known
     }

@@ -78,7 +78,7 @@ fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>, fresh
         exchange.local.counters.cache_hit_grace.inc();
     }
     let interval = exchange.current.settings.lru_interval;
-    exchange.local.touch(known.object(), exchange.now, interval);
+    known.note_use(exchange.now as u32, interval as u32);
     if let Some(busy) = busy {
         fetch::background(exchange, busy, Some(Arc::clone(known.object())));
     }

@@ -3,6 +3,8 @@
 use super::{Freshness, Step};
 use crate::exchange::Exchange;
 use crate::index::lookup::{Found, Query, ttl_for};
+use base::Time;
+use copal_base as base;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -20,7 +22,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
     if let Some(step) = hot(exchange) {
         return Some(step);
     }
-    let found = search(exchange, None);
+    let found = search(exchange, exchange.now, None);
     after(exchange, found)
 }
 
@@ -46,12 +48,12 @@ fn fits(exchange: &Exchange, variant: &[u8]) -> bool {
     exchange.ignore_vary || rules::vary::matches(variant, &exchange.request.fields)
 }
 
-fn search(exchange: &Exchange, waiter: Option<(u64, &Waker)>) -> Found {
+fn search(exchange: &Exchange, now: Time, waiter: Option<(u64, &Waker)>) -> Found {
     let shared = &exchange.local.shared;
     let query = Query {
         key: exchange.key,
         arrival: exchange.times.arrival,
-        now: exchange.local.now(),
+        now,
         ttl_max: exchange.ttl_max,
         grace_max: exchange.grace_max,
         always_miss: exchange.always_miss,
@@ -106,7 +108,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
         if sleep.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        match search(exchange, Some((id, context.waker()))) {
+        match search(exchange, exchange.local.now(), Some((id, context.waker()))) {
             Found::Wait => Poll::Pending,
             found => Poll::Ready(Some(found)),
         }
@@ -121,7 +123,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
         None => {
             // The fetch takes too long: this request fetches for itself.
             exchange.ignore_busy = true;
-            search(exchange, None)
+            search(exchange, now, None)
         }
     };
     after(exchange, found).unwrap_or(Step::Pass)
@@ -143,8 +145,10 @@ impl Drop for Waiting {
 fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
     let counters = &exchange.local.counters;
     Some(match found {
-        Found::Hit(object) => Step::Hit(exchange.local.know(&object), None, Freshness::Fresh),
-        Found::Stale(object, busy) => Step::Hit(exchange.local.know(&object), busy, Freshness::Grace),
+        Found::Hit(object) => Step::Hit(exchange.local.know(&object, exchange.now), None, Freshness::Fresh),
+        Found::Stale(object, busy) => {
+            Step::Hit(exchange.local.know(&object, exchange.now), busy, Freshness::Grace)
+        }
         Found::HitForPass(object) => {
             counters.cache_hitpass.inc();
             exchange.marker = Some(Var::ReqIsHitpass);
