@@ -37,11 +37,23 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         waiting_list_timeout: parameters.waiting_list_timeout,
         relay_max: size(parameters.relay_max),
         head_max: size(parameters.workspace_client),
+        fields_max: field_count(parameters),
+        session_timeouts: cache::settings::SessionTimeouts {
+            timeout_idle: parameters.timeout_idle,
+            idle_send_timeout: parameters.idle_send_timeout,
+            send_timeout: parameters.send_timeout,
+            ..Default::default()
+        },
         hostname: hostname.to_owned(),
         ..cache::Settings::default()
     };
     settings.set_identity(identity);
     settings
+}
+
+/// How many fields a message may have: Varnish counts its first line as five.
+fn field_count(parameters: &Parameters) -> usize {
+    size(parameters.http_max_hdr).saturating_sub(5)
 }
 
 /// For connections of clients.
@@ -56,7 +68,7 @@ pub(crate) fn front(parameters: &Parameters) -> front::Settings {
         limits: wire::h1::Limits {
             head_bytes: size(parameters.http_req_size),
             line_bytes: size(parameters.http_req_hdr_len),
-            fields: size(parameters.http_max_hdr),
+            fields: field_count(parameters),
         },
         ..front::Settings::default()
     }
@@ -74,7 +86,7 @@ pub(crate) fn origin(parameters: &Parameters) -> origin::Settings {
         limits: wire::h1::Limits {
             head_bytes: size(parameters.http_resp_size),
             line_bytes: size(parameters.http_resp_hdr_len),
-            fields: size(parameters.http_max_hdr),
+            fields: field_count(parameters),
         },
         prefer_ipv6: parameters.prefer_ipv6,
         ..origin::Settings::default()

@@ -21,6 +21,7 @@ use crate::index::hot::Known;
 use crate::local::{Current, Local};
 use crate::request;
 use crate::session::Session;
+use crate::top::Top;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
 use copal_base as base;
@@ -154,12 +155,24 @@ pub struct Exchange {
     pub(crate) ignore_vary: bool,
     /// The marker found in this pass through lookup, as the variable that tells of it.
     pub(crate) marker: Option<vcl::variables::Var>,
+    /// `req.esi`: whether includes are processed, in VCL 4.0.
+    pub(crate) esi: bool,
+    /// `req.esi_level`: how many includes this request is below the client's.
+    pub(crate) esi_level: u32,
+    /// `req_top` of a request that an include made; of the client's own request it is that itself.
+    pub(crate) top: Option<Rc<Top>>,
+    /// `resp.do_esi` as VCL set it; the object decides where it did not.
+    pub(crate) do_esi: Option<bool>,
+    /// `resp.filters` as VCL set it.
+    pub(crate) filters: Option<Text>,
     pub(crate) framing: RequestFraming,
     pub(crate) synthetic: Vec<u8>,
     /// Memory for short texts.
     pub(crate) scratch: Vec<u8>,
     pub(crate) task_data: Vec<(usize, Box<dyn Any>)>,
     pub(crate) pipe_request: Option<Box<RequestHead>>,
+    /// `bereq.connect_timeout` as `vcl_pipe` set it, in seconds.
+    pub(crate) pipe_connect_timeout: Option<Seconds>,
     pub(crate) transfer: Transfer,
     pub(crate) begun: bool,
 }
@@ -200,11 +213,17 @@ impl Exchange {
             ignore_busy: false,
             ignore_vary: false,
             marker: None,
+            esi: true,
+            esi_level: 0,
+            top: None,
+            do_esi: None,
+            filters: None,
             framing: RequestFraming::None,
             synthetic: Vec::new(),
             scratch: Vec::new(),
             task_data: Vec::new(),
             pipe_request: None,
+            pipe_connect_timeout: None,
             transfer: Transfer::default(),
             begun: false,
         }
@@ -266,6 +285,9 @@ impl Exchange {
         self.ignore_busy = false;
         self.ignore_vary = false;
         self.marker = None;
+        self.esi = true;
+        self.do_esi = None;
+        self.filters = None;
         self.hash_input.clear();
         self.synthetic.clear();
     }

@@ -1,15 +1,22 @@
 //! What VCL sees of a client request: [`Exchange`] as a [`Host`].
 
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Source, protocol};
+use crate::header::{Header, Room, unchangeable};
+use crate::local::Current;
+use crate::session::Session;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use std::any::Any;
+use std::net::SocketAddr;
 use vcl::host::{Fault, Host, Result, Side, Sub};
 use vcl::value::{Ask, Text, Value};
 use vcl::variables::{StorageVar, Var};
-use wire::{Fields, RequestHead};
+use wire::{Fields, RequestHead, Version};
+
+/// The store of what no store keeps.
+pub(crate) const TRANSIENT: &[u8] = b"Transient";
 
 /// A value copied into VCL.
 pub(crate) fn copy(bytes: &[u8]) -> Value {
@@ -37,8 +44,11 @@ pub(crate) fn token(value: Value, what: &str) -> Result<Text> {
 }
 
 fn check_token(text: &[u8], what: &str) -> Result<()> {
-    if text.is_empty() || text.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
-        return Err(Fault(format!("{what} cannot be empty or hold blanks or control characters")));
+    if text.is_empty() {
+        return Err(Fault(format!("Setting {what} to empty string")));
+    }
+    if text.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        return Err(Fault(format!("{what} cannot hold blanks or control characters")));
     }
     Ok(())
 }
@@ -55,25 +65,18 @@ pub(crate) fn flag(value: &Value) -> bool {
     matches!(value, Value::Bool(true))
 }
 
-pub(crate) fn status(value: &Value) -> Result<u16> {
-    match value {
-        Value::Int(status @ 100..=65_535) => Ok(*status as u16),
-        Value::Int(status) => Err(Fault(format!("status {status} is not between 100 and 65535"))),
-        _ => Err(Fault("status is not a number".into())),
+/// A status as VCL may set it: up to 65535, of which the client sees the last three digits, from 100. `message` is
+/// `resp` or `beresp`.
+///
+/// Source: `vcl-var(7)`, "HTTP response status"; the words are Varnish's.
+pub(crate) fn status(value: &Value, message: &str) -> Result<u16> {
+    let Value::Int(status) = *value else { return Err(Fault(format!("{message}.status is not a number"))) };
+    match status {
+        ..0 => Err(Fault(format!("{message}.status ({status}) is negative"))),
+        0..=65_535 if status % 1000 >= 100 => Ok(status as u16),
+        0..=65_535 => Err(Fault(format!("illegal {message}.status ({status}) (..0##)"))),
+        _ => Err(Fault(format!("{message}.status ({status}) > 65535"))),
     }
-}
-
-/// Sets a field, if the message stays within `max` bytes and the value is one.
-pub(crate) fn set_field(fields: &mut Fields, name: &[u8], value: &[u8], max: usize) -> Result<()> {
-    let shown = || String::from_utf8_lossy(name).into_owned();
-    if !wire::syntax::valid_value(value) {
-        return Err(Fault(format!("value of {} holds a line break or a control character", shown())));
-    }
-    if fields.byte_len() + name.len() + value.len() + 4 > max {
-        return Err(Fault(format!("no room for {}: the head would exceed {max} bytes", shown())));
-    }
-    fields.set(name, value);
-    Ok(())
 }
 
 /// Appends to a synthetic body, or replaces it.
@@ -112,6 +115,38 @@ pub(crate) fn subroutine_name(subroutine: Sub) -> &'static [u8] {
     }
 }
 
+/// A variable of the client's connection or of this process: the same for a request and its fetch.
+pub(crate) fn session_variable(session: &Session, current: &Current, variable: Var) -> Option<Value> {
+    let settings = &current.settings;
+    let set = session.timeouts.get();
+    let default = &settings.session_timeouts;
+    Some(match variable {
+        Var::ServerIp => Value::Ip(Some(session.server)),
+        Var::RemoteIp => Value::Ip(Some(session.remote)),
+        Var::LocalIp => Value::Ip(Some(session.local)),
+        Var::LocalSocket => copy(session.listener.as_bytes()),
+        Var::LocalEndpoint => copy(session.endpoint.as_bytes()),
+        Var::ServerIdentity => copy(settings.identity.as_bytes()),
+        Var::ServerHostname => copy(settings.hostname.as_bytes()),
+        Var::SessXid => Value::text(session.vxid.to_string()),
+        Var::SessTimeoutIdle => Value::Duration(set.timeout_idle.unwrap_or(default.timeout_idle)),
+        Var::SessTimeoutLinger => Value::Duration(set.timeout_linger.unwrap_or(default.timeout_linger)),
+        Var::SessIdleSendTimeout => {
+            Value::Duration(set.idle_send_timeout.unwrap_or(default.idle_send_timeout))
+        }
+        Var::SessSendTimeout => Value::Duration(set.send_timeout.unwrap_or(default.send_timeout)),
+        _ => return None,
+    })
+}
+
+/// `client.identity`: as VCL set it, else the client's address.
+pub(crate) fn identity(set: Option<&Text>, client: SocketAddr) -> Value {
+    match set {
+        Some(identity) => Value::String(Some(identity.clone())),
+        None => Value::text(client.ip().to_string()),
+    }
+}
+
 /// Finds or makes a VMOD's data for a task.
 pub(crate) fn task_data<'task>(
     all: &'task mut Vec<(usize, Box<dyn Any>)>,
@@ -128,7 +163,8 @@ pub(crate) fn task_data<'task>(
 impl Exchange {
     fn fields(&self, side: Side) -> Option<&Fields> {
         match side {
-            Side::Req | Side::ReqTop => Some(&self.request.fields),
+            Side::Req => Some(&self.request.fields),
+            Side::ReqTop => Some(&self.top_request().fields),
             Side::Resp => Some(&self.response.fields),
             Side::Bereq => self.pipe_request.as_deref().map(|request| &request.fields),
             Side::Obj => match &self.source {
@@ -139,20 +175,24 @@ impl Exchange {
         }
     }
 
-    fn fields_mut(&mut self, side: Side) -> Option<(&mut Fields, Tag, Tag)> {
-        match side {
-            Side::Req => Some((&mut self.request.fields, Tag::ReqHeader, Tag::ReqUnset)),
-            Side::Resp => Some((&mut self.response.fields, Tag::RespHeader, Tag::RespUnset)),
-            Side::Bereq => {
-                let request = self.pipe_request.as_deref_mut()?;
-                Some((&mut request.fields, Tag::BereqHeader, Tag::BereqUnset))
-            }
-            Side::ReqTop | Side::Obj | Side::Beresp => None,
-        }
+    /// The message of that side for changes.
+    fn message(&mut self, side: Side) -> Result<Header<'_>> {
+        let Exchange { request, response, pipe_request, records, .. } = self;
+        let (fields, set, unset) = match side {
+            Side::Req => (&mut request.fields, Tag::ReqHeader, Tag::ReqUnset),
+            Side::Resp => (&mut response.fields, Tag::RespHeader, Tag::RespUnset),
+            Side::Bereq => match pipe_request.as_deref_mut() {
+                Some(request) => (&mut request.fields, Tag::BereqHeader, Tag::BereqUnset),
+                None => return Err(unchangeable()),
+            },
+            Side::ReqTop | Side::Obj | Side::Beresp => return Err(unchangeable()),
+        };
+        Ok(Header { fields, set, unset, records })
     }
 
-    fn piped(&self) -> Result<&RequestHead> {
-        self.pipe_request.as_deref().ok_or_else(|| Fault("there is no bereq here".into()))
+    /// The request that the client sent: this one, unless an include made it.
+    fn top_request(&self) -> &RequestHead {
+        self.top.as_ref().map_or(&self.request, |top| &top.request)
     }
 
     fn object_times(&self) -> (f64, f64, f64, f64) {
@@ -161,6 +201,113 @@ impl Exchange {
             Source::Private(private) => (private.origin_time, private.ttl, private.grace, private.keep),
             Source::None => (self.now, 0.0, 0.0, 0.0),
         }
+    }
+
+    fn request_variable(&self, variable: Var) -> Option<Value> {
+        Some(match variable {
+            Var::Now => Value::Time(self.now),
+            Var::ReqMethod => copy(&self.request.method),
+            Var::ReqUrl => copy(&self.request.target),
+            Var::ReqProto => copy(protocol(self.request.version)),
+            Var::ReqTopMethod => copy(&self.top_request().method),
+            Var::ReqTopUrl => copy(&self.top_request().target),
+            Var::ReqTopProto => copy(protocol(self.top_request().version)),
+            Var::ReqTopTime => Value::Time(self.top.as_ref().map_or(self.times.arrival, |top| top.arrival)),
+            Var::ReqTime => Value::Time(self.times.arrival),
+            Var::ReqRestarts => Value::Int(i64::from(self.restarts)),
+            Var::ReqXid => Value::text(self.vxid.to_string()),
+            Var::ReqEsi => Value::Bool(self.esi),
+            Var::ReqEsiLevel => Value::Int(i64::from(self.esi_level)),
+            Var::ReqTransport => Value::text(Text::from_static(b"HTTP/1")),
+            Var::ReqCanGzip => Value::Bool(
+                self.request.fields.get_known(wire::Known::AcceptEncoding).is_some_and(accepts_gzip),
+            ),
+            Var::ReqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
+            Var::ReqTtl => Value::Duration(self.ttl_max.unwrap_or(-1.0)),
+            Var::ReqGrace => Value::Duration(self.grace_max.unwrap_or(-1.0)),
+            Var::ReqHashAlwaysMiss => Value::Bool(self.always_miss),
+            Var::ReqHashIgnoreBusy => Value::Bool(self.ignore_busy),
+            Var::ReqHashIgnoreVary => Value::Bool(self.ignore_vary),
+            Var::ReqIsHitmiss | Var::ReqIsHitpass => Value::Bool(self.marker == Some(variable)),
+            Var::ReqBackendHint => self.hint(),
+            Var::ReqStorage => Value::Storage(self.storage_hint.clone()),
+            Var::ClientIp => Value::Ip(Some(self.client_ip)),
+            Var::ClientIdentity => identity(self.identity.as_ref(), self.client_ip),
+            _ => return None,
+        })
+    }
+
+    fn object_variable(&self, variable: Var) -> Option<Value> {
+        let (origin_time, ttl, grace, keep) = self.object_times();
+        let stored = match &self.source {
+            Source::Stored(known) => Some(known),
+            Source::Private(_) | Source::None => None,
+        };
+        Some(match variable {
+            Var::ObjStatus => {
+                Value::Int(i64::from(stored.map_or(self.response.status, |known| known.status())))
+            }
+            Var::ObjReason => copy(stored.map_or(self.response.reason.as_slice(), |known| known.reason())),
+            Var::ObjProto => copy(b"HTTP/1.1"),
+            Var::ObjHits => Value::Int(stored.map_or(0, |known| i64::from(known.hits()))),
+            Var::ObjUncacheable => Value::Bool(match &self.source {
+                Source::Private(private) => private.uncacheable,
+                Source::Stored(_) | Source::None => false,
+            }),
+            Var::ObjTtl => Value::Duration(origin_time + ttl - self.now),
+            Var::ObjGrace => Value::Duration(grace),
+            Var::ObjKeep => Value::Duration(keep),
+            Var::ObjAge => Value::Duration(self.now - origin_time),
+            Var::ObjTime => Value::Time(origin_time),
+            Var::ObjCanEsi => Value::Bool(self.can_esi()),
+            Var::ObjStorage => {
+                let name = stored.map_or(TRANSIENT, |known| known.engine().as_bytes());
+                Value::Storage(Some(Text::copy_from_slice(name)))
+            }
+            _ => return None,
+        })
+    }
+
+    fn response_variable(&self, variable: Var) -> Option<Value> {
+        Some(match variable {
+            Var::RespStatus => Value::Int(i64::from(self.response.status)),
+            Var::RespReason => copy(&self.response.reason),
+            Var::RespProto => copy(protocol(self.response.version)),
+            Var::RespIsStreaming => Value::Bool(match &self.source {
+                Source::Stored(known) => known.state() == copal_store::State::Filling,
+                Source::Private(_) => matches!(self.body, crate::body::Body::Relay(_)),
+                Source::None => false,
+            }),
+            Var::RespTime => Value::Time(self.now),
+            Var::RespBody => copy(&self.synthetic),
+            Var::RespDoEsi => Value::Bool(self.do_esi.unwrap_or(self.esi && self.can_esi())),
+            Var::RespFilters => Value::String(Some(self.filters.clone().unwrap_or_default())),
+            _ => return None,
+        })
+    }
+
+    /// What `vcl_pipe` sees of the request that starts a pipe.
+    fn pipe_variable(&self, variable: Var) -> Option<Value> {
+        let request = self.pipe_request.as_deref()?;
+        Some(match variable {
+            Var::BereqMethod => copy(&request.method),
+            Var::BereqUrl => copy(&request.target),
+            Var::BereqProto => copy(protocol(request.version)),
+            Var::BereqBackend => self.hint(),
+            Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
+            Var::BereqTime => Value::Time(self.times.arrival),
+            Var::BereqConnectTimeout => {
+                let default = self.local.pools.settings().connect_timeout;
+                Value::Duration(self.pipe_connect_timeout.unwrap_or(default))
+            }
+            Var::BereqXid => Value::text(self.vxid.to_string()),
+            _ => return None,
+        })
+    }
+
+    /// Whether the response's body can be processed for ESI.
+    pub(crate) fn can_esi(&self) -> bool {
+        false
     }
 
     fn hint(&self) -> Value {
@@ -175,92 +322,12 @@ impl Host for Exchange {
     }
 
     fn get(&self, variable: Var) -> Result<Value> {
-        let session = &self.session;
-        Ok(match variable {
-            Var::Now => Value::Time(self.now),
-            Var::ReqMethod | Var::ReqTopMethod => copy(&self.request.method),
-            Var::ReqUrl | Var::ReqTopUrl => copy(&self.request.target),
-            Var::ReqProto | Var::ReqTopProto => copy(crate::exchange::protocol(self.request.version)),
-            Var::ReqTopTime | Var::ReqTime => Value::Time(self.times.arrival),
-            Var::ReqRestarts => Value::Int(i64::from(self.restarts)),
-            Var::ReqXid => Value::text(self.vxid.to_string()),
-            Var::ReqEsiLevel => Value::Int(0),
-            Var::ReqEsi | Var::RespDoEsi => Value::Bool(false),
-            Var::RespFilters => Value::String(None),
-            Var::ReqTransport => Value::text(Text::from_static(b"TCP")),
-            Var::ReqCanGzip => Value::Bool(
-                self.request.fields.get_known(wire::Known::AcceptEncoding).is_some_and(accepts_gzip),
-            ),
-            Var::ReqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
-            Var::ReqTtl => Value::Duration(self.ttl_max.unwrap_or(-1.0)),
-            Var::ReqGrace => Value::Duration(self.grace_max.unwrap_or(-1.0)),
-            Var::ReqHashAlwaysMiss => Value::Bool(self.always_miss),
-            Var::ReqHashIgnoreBusy => Value::Bool(self.ignore_busy),
-            Var::ReqHashIgnoreVary => Value::Bool(self.ignore_vary),
-            Var::ReqIsHitmiss | Var::ReqIsHitpass => Value::Bool(self.marker == Some(variable)),
-            Var::ReqBackendHint => self.hint(),
-            Var::ReqStorage => Value::Storage(self.storage_hint.clone()),
-            Var::ClientIp => Value::Ip(Some(self.client_ip)),
-            Var::ClientIdentity => match &self.identity {
-                Some(identity) => Value::String(Some(identity.clone())),
-                None => Value::text(self.client_ip.ip().to_string()),
-            },
-            Var::ServerIp => Value::Ip(Some(session.server)),
-            Var::RemoteIp => Value::Ip(Some(session.remote)),
-            Var::LocalIp => Value::Ip(Some(session.local)),
-            Var::LocalSocket => copy(session.listener.as_bytes()),
-            Var::LocalEndpoint => copy(session.endpoint.as_bytes()),
-            Var::ServerIdentity => copy(self.current.settings.identity.as_bytes()),
-            Var::ServerHostname => copy(self.current.settings.hostname.as_bytes()),
-            Var::SessXid => Value::text(session.vxid.to_string()),
-            Var::SessTimeoutIdle => timeout(session.timeouts.get().timeout_idle),
-            Var::SessTimeoutLinger => timeout(session.timeouts.get().timeout_linger),
-            Var::SessIdleSendTimeout => timeout(session.timeouts.get().idle_send_timeout),
-            Var::SessSendTimeout => timeout(session.timeouts.get().send_timeout),
-            Var::ObjStatus => Value::Int(match &self.source {
-                Source::Stored(known) => i64::from(known.status()),
-                Source::Private(_) | Source::None => i64::from(self.response.status),
-            }),
-            Var::ObjReason => match &self.source {
-                Source::Stored(known) => copy(known.reason()),
-                Source::Private(_) | Source::None => copy(&self.response.reason),
-            },
-            Var::ObjProto => copy(b"HTTP/1.1"),
-            Var::ObjHits => Value::Int(match &self.source {
-                Source::Stored(known) => i64::from(known.hits()),
-                Source::Private(_) | Source::None => 0,
-            }),
-            Var::ObjUncacheable => Value::Bool(match &self.source {
-                Source::Private(private) => private.uncacheable,
-                Source::Stored(_) | Source::None => false,
-            }),
-            Var::ObjTtl => {
-                let (origin_time, ttl, ..) = self.object_times();
-                Value::Duration(origin_time + ttl - self.now)
-            }
-            Var::ObjGrace => Value::Duration(self.object_times().2),
-            Var::ObjKeep => Value::Duration(self.object_times().3),
-            Var::ObjAge => Value::Duration(self.now - self.object_times().0),
-            Var::ObjTime => Value::Time(self.object_times().0),
-            Var::ObjCanEsi => Value::Bool(false),
-            Var::ObjStorage => Value::Storage(None),
-            Var::RespStatus => Value::Int(i64::from(self.response.status)),
-            Var::RespReason => copy(&self.response.reason),
-            Var::RespProto => copy(crate::exchange::protocol(self.response.version)),
-            Var::RespIsStreaming => Value::Bool(match &self.source {
-                Source::Stored(known) => known.state() == copal_store::State::Filling,
-                Source::Private(_) => matches!(self.body, crate::body::Body::Relay(_)),
-                Source::None => false,
-            }),
-            Var::RespTime => Value::Time(self.now),
-            Var::RespBody => copy(&self.synthetic),
-            Var::BereqMethod => copy(&self.piped()?.method),
-            Var::BereqUrl => copy(&self.piped()?.target),
-            Var::BereqProto => copy(crate::exchange::protocol(self.piped()?.version)),
-            Var::BereqBackend => self.hint(),
-            Var::BereqXid => Value::text(self.vxid.to_string()),
-            _ => return Err(unknown(variable)),
-        })
+        self.request_variable(variable)
+            .or_else(|| self.object_variable(variable))
+            .or_else(|| self.response_variable(variable))
+            .or_else(|| self.pipe_variable(variable))
+            .or_else(|| session_variable(&self.session, &self.current, variable))
+            .ok_or_else(|| unknown(variable))
     }
 
     fn set(&mut self, variable: Var, value: Value) -> Result<()> {
@@ -284,7 +351,10 @@ impl Host for Exchange {
                 }
             }
             Var::ClientIdentity => self.identity = Some(text(value)),
-            Var::RespStatus => self.response.status = status(&value)?,
+            Var::RespStatus => {
+                let status = status(&value, "resp")?;
+                self.response.set_status(status, wire::standard_reason(status % 1000).as_bytes());
+            }
             Var::RespReason => replace(&mut self.response.reason, &line(value, "resp.reason")?),
             Var::BereqMethod | Var::BereqUrl => {
                 let token = token(value, variable.name())?;
@@ -292,11 +362,18 @@ impl Host for Exchange {
                 let part = if variable == Var::BereqUrl { &mut request.target } else { &mut request.method };
                 replace(part, &token);
             }
-            Var::SessTimeoutIdle => timeouts.timeout_idle = Some(seconds(&value)),
-            Var::SessTimeoutLinger => timeouts.timeout_linger = Some(seconds(&value)),
-            Var::SessIdleSendTimeout => timeouts.idle_send_timeout = Some(seconds(&value)),
-            Var::SessSendTimeout => timeouts.send_timeout = Some(seconds(&value)),
-            Var::ReqEsi | Var::RespDoEsi => not_yet(&value, variable)?,
+            Var::SessTimeoutIdle => timeouts.timeout_idle = Some(seconds(&value).max(0.0)),
+            Var::SessTimeoutLinger => timeouts.timeout_linger = Some(seconds(&value).max(0.0)),
+            Var::SessIdleSendTimeout => timeouts.idle_send_timeout = Some(seconds(&value).max(0.0)),
+            Var::SessSendTimeout => timeouts.send_timeout = Some(seconds(&value).max(0.0)),
+            Var::BereqConnectTimeout => self.pipe_connect_timeout = Some(seconds(&value).max(0.0)),
+            Var::ReqProto | Var::BereqProto | Var::RespProto => self.set_protocol(variable, &text(value))?,
+            Var::ReqEsi => self.esi = flag(&value),
+            Var::RespDoEsi if self.filters.is_some() => {
+                return Err(Fault("resp.filters are already fixed, resp.do_esi is undefined".into()));
+            }
+            Var::RespDoEsi => self.do_esi = Some(flag(&value)),
+            Var::RespFilters => self.filters = Some(text(value)),
             _ => return Err(unknown(variable)),
         }
         self.session.timeouts.set(timeouts);
@@ -305,20 +382,13 @@ impl Host for Exchange {
     }
 
     fn unset(&mut self, variable: Var) -> Result<()> {
-        match variable {
-            Var::ReqBackendHint => self.backend_hint = None,
-            Var::ReqStorage => self.storage_hint = None,
-            Var::ReqTtl => self.ttl_max = None,
-            Var::ReqGrace => self.grace_max = None,
-            _ => return Err(unknown(variable)),
-        }
-        Ok(())
+        Err(unknown(variable))
     }
 
     fn borrow(&self, variable: Var) -> Option<&[u8]> {
         match variable {
-            Var::ReqMethod | Var::ReqTopMethod => Some(&self.request.method),
-            Var::ReqUrl | Var::ReqTopUrl => Some(&self.request.target),
+            Var::ReqMethod => Some(&self.request.method),
+            Var::ReqUrl => Some(&self.request.target),
             Var::BereqMethod => self.pipe_request.as_deref().map(|request| request.method.as_slice()),
             Var::BereqUrl => self.pipe_request.as_deref().map(|request| request.target.as_slice()),
             Var::RespReason => Some(&self.response.reason),
@@ -336,28 +406,12 @@ impl Host for Exchange {
     }
 
     fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
-        let max = self.current.settings.head_max;
-        let Some((fields, set, unset)) = self.fields_mut(side) else {
-            return Err(Fault("this message cannot be changed here".into()));
-        };
-        let old = fields.get(name).map(<[u8]>::to_vec);
-        set_field(fields, name, value, max)?;
-        if let Some(old) = old {
-            self.records.header(unset, name, &old);
-        }
-        self.records.header(set, name, value);
-        Ok(())
+        let room = Room::of(&self.current.settings);
+        self.message(side)?.set(name, value, room)
     }
 
     fn unset_header(&mut self, side: Side, name: &[u8]) -> Result<()> {
-        let Some((fields, _, unset)) = self.fields_mut(side) else {
-            return Err(Fault("this message cannot be changed here".into()));
-        };
-        let old = fields.get(name).map(<[u8]>::to_vec);
-        fields.remove(name);
-        if let Some(old) = old {
-            self.records.header(unset, name, &old);
-        }
+        self.message(side)?.unset(name);
         Ok(())
     }
 
@@ -447,23 +501,46 @@ impl Host for Exchange {
 }
 
 impl Exchange {
+    /// `set req.proto` and its like, which VCL 4.0 has. What is no version that we speak changes nothing that is sent.
+    fn set_protocol(&mut self, variable: Var, text: &[u8]) -> Result<()> {
+        let version = version(text).ok_or_else(|| bad_protocol(variable, text))?;
+        match variable {
+            Var::ReqProto => self.request.version = version,
+            Var::RespProto => self.response.version = version,
+            _ => {
+                let Some(request) = self.pipe_request.as_deref_mut() else { return Err(unknown(variable)) };
+                request.version = version;
+            }
+        }
+        Ok(())
+    }
+
     fn log_set(&mut self, variable: Var) {
         match variable {
             Var::ReqMethod => self.records.text(Tag::ReqMethod, &self.request.method),
             Var::ReqUrl => self.records.text(Tag::ReqURL, &self.request.target),
-            Var::RespStatus => self.records.fmt(Tag::RespStatus, format_args!("{}", self.response.status)),
+            Var::RespStatus => {
+                self.records.numbers(Tag::RespStatus, &[u64::from(self.response.status)]);
+                self.records.text(Tag::RespReason, &self.response.reason);
+            }
             Var::RespReason => self.records.text(Tag::RespReason, &self.response.reason),
             _ => {}
         }
     }
 }
 
-/// Switching on what this version does not do is an error, not a silence; switching it off is fine.
-pub(crate) fn not_yet(value: &Value, variable: Var) -> Result<()> {
-    if flag(value) {
-        return Err(Fault(format!("{} is not supported by this version of Copal", variable.name())));
+/// The version that VCL names.
+pub(crate) fn version(text: &[u8]) -> Option<Version> {
+    match text {
+        b"HTTP/1.0" => Some(Version::Http10),
+        b"HTTP/1.1" => Some(Version::Http11),
+        _ => None,
     }
-    Ok(())
+}
+
+/// The fault of a version that is none.
+pub(crate) fn bad_protocol(variable: Var, text: &[u8]) -> Fault {
+    Fault(format!("{} cannot be \"{}\"", variable.name(), String::from_utf8_lossy(text)))
 }
 
 /// What VCL may ask of a store.
@@ -495,10 +572,6 @@ pub(crate) fn replace(target: &mut Vec<u8>, text: &[u8]) {
 
 fn positive(value: &Value) -> Option<f64> {
     Some(seconds(value)).filter(|seconds| *seconds >= 0.0)
-}
-
-fn timeout(set: Option<f64>) -> Value {
-    Value::Duration(set.unwrap_or(0.0))
 }
 
 fn accepts_gzip(value: &[u8]) -> bool {

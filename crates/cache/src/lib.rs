@@ -10,6 +10,7 @@ pub mod body;
 pub mod exchange;
 mod fetch;
 mod head;
+mod header;
 pub mod host;
 pub mod index;
 pub mod local;
@@ -18,6 +19,7 @@ pub mod session;
 pub mod settings;
 pub mod shared;
 pub mod sweep;
+mod top;
 
 pub use body::Body;
 pub use copal_store::State;

@@ -48,6 +48,29 @@ pub struct Settings {
     pub relay_max: usize,
     /// Limits of a message that VCL builds: bytes of its head.
     pub head_max: usize,
+    /// And fields of its head.
+    pub fields_max: usize,
+    /// What `sess.*` time-outs are where VCL set none.
+    pub session_timeouts: SessionTimeouts,
+}
+
+/// The parameters behind the `sess.*` time-outs, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SessionTimeouts {
+    /// `timeout_idle`
+    pub timeout_idle: Seconds,
+    /// `timeout_linger`
+    pub timeout_linger: Seconds,
+    /// `idle_send_timeout`
+    pub idle_send_timeout: Seconds,
+    /// `send_timeout`
+    pub send_timeout: Seconds,
+}
+
+impl Default for SessionTimeouts {
+    fn default() -> Self {
+        Self { timeout_idle: 5.0, timeout_linger: 0.05, idle_send_timeout: 60.0, send_timeout: 600.0 }
+    }
 }
 
 impl Default for Settings {
@@ -74,6 +97,8 @@ impl Default for Settings {
             via: via_of("copal"),
             relay_max: 16 << 20,
             head_max: 96 << 10,
+            fields_max: 59,
+            session_timeouts: SessionTimeouts::default(),
         }
     }
 }

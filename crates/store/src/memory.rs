@@ -26,12 +26,13 @@ const LOOK_MAX: usize = 64;
 
 /// The memory engine.
 pub struct Memory {
-    name: String,
     space: Arc<Space>,
 }
 
 /// The budget and the eviction order, shared with every object and fill.
 pub(crate) struct Space {
+    /// The engine's name.
+    pub(crate) name: String,
     size: u64,
     slack: u64,
     /// How many objects one request for memory may evict (`nuke_limit`).
@@ -57,10 +58,10 @@ impl std::fmt::Debug for Space {
 impl Memory {
     /// An engine of `size` bytes of payload; `None` is unlimited.
     pub fn new(name: &str, size: Option<u64>, evictions: Arc<dyn Evictions>) -> Self {
-        let space = Space::new(size.unwrap_or(u64::MAX));
+        let space = Space::new(name, size.unwrap_or(u64::MAX));
         let fresh = space.evictions.set(evictions).is_ok();
         debug_assert!(fresh, "a new space has no evictions yet");
-        Self { name: name.to_owned(), space: Arc::new(space) }
+        Self { space: Arc::new(space) }
     }
 
     /// How many objects one request for memory may evict (Varnish's parameter `nuke_limit`, default 50).
@@ -97,7 +98,7 @@ impl Drop for Memory {
 
 impl Engine for Memory {
     fn name(&self) -> &str {
-        &self.name
+        &self.space.name
     }
 
     fn kind(&self) -> &'static str {
@@ -139,8 +140,9 @@ impl Engine for Memory {
 }
 
 impl Space {
-    fn new(size: u64) -> Self {
+    fn new(name: &str, size: u64) -> Self {
         Self {
+            name: name.to_owned(),
             size,
             slack: if size == u64::MAX { 0 } else { (size / 8).max(256 << 10) },
             evict_max: AtomicU64::new(50),

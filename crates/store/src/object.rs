@@ -153,6 +153,11 @@ impl Object {
         }
     }
 
+    /// The name of the engine that holds it.
+    pub fn engine(&self) -> &str {
+        &self.space.name
+    }
+
     /// The digest it is stored under.
     #[inline]
     pub fn key(&self) -> &[u8; 32] {

@@ -20,6 +20,8 @@ use wire::h1::ResponseFraming;
 pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option<f64>) -> Step {
     let now = fetch.local.now();
     fetch.trail.timestamp("Process", now);
+    // VCL may say more in a status than a client sees.
+    fetch.response.status %= 1000;
     let copy = if fetch.uncacheable { Copy::PassResponse } else { Copy::StoreResponse };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     if fetch.uncacheable {
@@ -88,18 +90,22 @@ fn attributes(fetch: &Fetch, ttl: f64, flags: u8) -> Attributes {
     }
 }
 
-/// The store that VCL named, else `Transient` for what is short-lived, else the next in turn.
+/// `Transient` for what is short-lived, else the store that VCL chose or whose turn it was.
 fn engine(fetch: &Fetch) -> Arc<dyn Engine> {
     let stores = &fetch.local.shared.stores;
-    if let Some(engine) = fetch.storage_hint.as_ref().and_then(|name| stores.find(name)) {
-        return Arc::clone(engine);
-    }
     let shortlived = fetch.ttl + fetch.grace + fetch.keep < fetch.current.settings.shortlived;
     if shortlived {
         fetch.local.counters.beresp_shortlived.inc();
         return Arc::clone(stores.transient());
     }
-    Arc::clone(stores.next())
+    Arc::clone(fetch.storage.as_ref().unwrap_or(stores.transient()))
+}
+
+/// What `beresp.storage` begins with: `Transient` for a response for one client, else the store whose turn it is.
+pub(super) fn choose_storage(fetch: &mut Fetch) {
+    let stores = &fetch.local.shared.stores;
+    let engine = if fetch.uncacheable { stores.transient() } else { stores.next() };
+    fetch.storage = Some(Arc::clone(engine));
 }
 
 /// Puts the object under its key, where all find it.
@@ -190,6 +196,7 @@ async fn relay(fetch: &mut Fetch, connection: copal_origin::Connection, first: V
 
 /// A response that VCL made in `vcl_backend_error`.
 pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
+    fetch.response.status %= 1000;
     rules::hop::drop_fields(Copy::StoreResponse, &mut fetch.response.fields);
     let total = fetch.ttl + fetch.grace + fetch.keep;
     let variant = rules::vary::build(&fetch.response.fields, &fetch.request.fields);

@@ -14,7 +14,8 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     fetch.local.counters.fetch_failed.inc();
     fetch.synthetic.clear();
     fetch.stale = None;
-    fetch.was_304 = false;
+    fetch.reset_response();
+    conclude::choose_storage(fetch);
     let response = &mut fetch.response;
     response.version = Version::Http11;
     let standard = wire::standard_reason(status % 1000).as_bytes();

@@ -2,14 +2,17 @@
 
 use super::{Fetch, Purpose, Upload};
 use crate::exchange::protocol;
+use crate::header::{Header, Room, unchangeable};
 use crate::host::{
-    copy, flag, line, not_yet, replace, seconds, set_field, set_synthetic, status, tag, text, token, unknown,
+    bad_protocol, copy, flag, identity, line, replace, seconds, session_variable, set_synthetic, status, tag,
+    text, token, unknown, version,
 };
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use std::any::Any;
+use std::sync::Arc;
 use vcl::host::{Fault, Host, Result, Side, Sub};
 use vcl::value::{Ask, Text, Value};
 use vcl::variables::{StorageVar, Var};
@@ -25,12 +28,99 @@ impl Fetch {
         }
     }
 
-    fn fields_mut(&mut self, side: Side) -> Option<(&mut Fields, Tag, Tag)> {
-        match side {
-            Side::Bereq => Some((&mut self.request.fields, Tag::BereqHeader, Tag::BereqUnset)),
-            Side::Beresp => Some((&mut self.response.fields, Tag::BerespHeader, Tag::BerespUnset)),
-            Side::Obj | Side::Req | Side::ReqTop | Side::Resp => None,
+    /// The message of that side for changes.
+    fn message(&mut self, side: Side) -> Result<Header<'_>> {
+        let Fetch { request, response, trail, .. } = self;
+        let (fields, set, unset) = match side {
+            Side::Bereq => (&mut request.fields, Tag::BereqHeader, Tag::BereqUnset),
+            Side::Beresp => (&mut response.fields, Tag::BerespHeader, Tag::BerespUnset),
+            Side::Obj | Side::Req | Side::ReqTop | Side::Resp => return Err(unchangeable()),
+        };
+        Ok(Header { fields, set, unset, records: &mut trail.records })
+    }
+
+    /// Sets a switch that says what is done to the body, unless `beresp.filters` says that already.
+    fn set_switch(&mut self, variable: Var, on: bool) -> Result<()> {
+        if self.filters.is_some() {
+            let name = variable.name().trim_start_matches("beresp.");
+            let why = format!("beresp.filters are already fixed, beresp.{name} is undefined");
+            return Err(Fault(why));
         }
+        match variable {
+            Var::BerespDoEsi => self.do_esi = on,
+            Var::BerespDoGzip => self.do_gzip = on,
+            _ => self.do_gunzip = on,
+        }
+        Ok(())
+    }
+
+    /// The store that VCL names; one that does not exist is none.
+    fn set_storage(&mut self, name: Option<Text>) {
+        let stores = &self.local.shared.stores;
+        self.storage = name.and_then(|name| stores.find(&name).cloned());
+    }
+
+    fn request_variable(&self, variable: Var) -> Option<Value> {
+        let timeout = |set: Option<f64>, default: f64| Value::Duration(set.unwrap_or(default));
+        let origin = self.local.pools.settings();
+        Some(match variable {
+            Var::Now => Value::Time(self.now),
+            Var::BereqMethod => copy(&self.request.method),
+            Var::BereqUrl => copy(&self.request.target),
+            Var::BereqProto => copy(protocol(self.request.version)),
+            Var::BereqXid => Value::text(self.vxid.to_string()),
+            Var::BereqRetries => Value::Int(i64::from(self.retries)),
+            Var::BereqBackend => Value::Backend(self.backend.clone()),
+            Var::BereqUncacheable => Value::Bool(self.purpose == Purpose::Pass),
+            Var::BereqIsBgfetch => Value::Bool(self.purpose == Purpose::Background),
+            Var::BereqIsHitmiss | Var::BereqIsHitpass => Value::Bool(self.marker == Some(variable)),
+            Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
+            Var::BereqTime => Value::Time(self.trail.start),
+            Var::BereqConnectTimeout => timeout(self.timeouts.connect, origin.connect_timeout),
+            Var::BereqFirstByteTimeout => timeout(self.timeouts.first_byte, origin.first_byte_timeout),
+            Var::BereqBetweenBytesTimeout => {
+                timeout(self.timeouts.between_bytes, origin.between_bytes_timeout)
+            }
+            Var::BereqBody => match &self.upload {
+                Upload::Cached(body) => Value::String(Some(body.clone())),
+                Upload::None | Upload::Stream(_) | Upload::Spent => Value::String(None),
+            },
+            Var::ClientIp => Value::Ip(Some(self.client_ip)),
+            Var::ClientIdentity => identity(self.identity.as_ref(), self.client_ip),
+            _ => return None,
+        })
+    }
+
+    fn response_variable(&self, variable: Var) -> Option<Value> {
+        let storage = || self.storage.as_ref().map(|engine| Text::copy_from_slice(engine.name().as_bytes()));
+        Some(match variable {
+            Var::BerespProto => copy(protocol(self.response.version)),
+            Var::BerespStatus => Value::Int(i64::from(self.response.status)),
+            Var::BerespReason => copy(&self.response.reason),
+            Var::BerespTtl => Value::Duration(self.ttl - (self.now - self.origin_time)),
+            Var::BerespAge => Value::Duration(self.now - self.origin_time),
+            Var::BerespGrace => Value::Duration(self.grace),
+            Var::BerespKeep => Value::Duration(self.keep),
+            Var::BerespUncacheable => Value::Bool(self.uncacheable),
+            Var::BerespDoEsi => Value::Bool(self.do_esi),
+            Var::BerespDoGzip => Value::Bool(self.do_gzip),
+            Var::BerespDoGunzip => Value::Bool(self.do_gunzip),
+            Var::BerespDoStream => Value::Bool(self.do_stream),
+            Var::BerespFilters => Value::String(Some(self.filters.clone().unwrap_or_default())),
+            Var::BerespWas304 => Value::Bool(self.was_304),
+            Var::BerespBackend => Value::Backend(self.chosen.clone()),
+            Var::BerespBackendName => Value::String(
+                self.chosen.as_ref().map(|backend| Text::copy_from_slice(backend.name().as_bytes())),
+            ),
+            Var::BerespBackendIp => Value::Ip(self.backend_address),
+            Var::BerespStorage => Value::Storage(storage()),
+            // In Varnish, too, it reads as the storage does.
+            Var::BerespStorageHint => {
+                Value::String(storage().map(|name| Text::from([b"storage.", &name[..]].concat())))
+            }
+            Var::BerespTime => Value::Time(self.now),
+            _ => return None,
+        })
     }
 
     fn log_set(&mut self, variable: Var) {
@@ -38,7 +128,10 @@ impl Fetch {
         match variable {
             Var::BereqMethod => records.text(Tag::BereqMethod, &self.request.method),
             Var::BereqUrl => records.text(Tag::BereqURL, &self.request.target),
-            Var::BerespStatus => records.fmt(Tag::BerespStatus, format_args!("{}", self.response.status)),
+            Var::BerespStatus => {
+                records.numbers(Tag::BerespStatus, &[u64::from(self.response.status)]);
+                records.text(Tag::BerespReason, &self.response.reason);
+            }
             Var::BerespReason => records.text(Tag::BerespReason, &self.response.reason),
             Var::BerespTtl | Var::BerespGrace | Var::BerespKeep | Var::BerespUncacheable => self.log_ttl(),
             _ => {}
@@ -52,67 +145,10 @@ impl Host for Fetch {
     }
 
     fn get(&self, variable: Var) -> Result<Value> {
-        let session = &self.session;
-        let timeout = |set: Option<f64>, default: f64| Value::Duration(set.unwrap_or(default));
-        let origin = self.local.pools.settings();
-        Ok(match variable {
-            Var::Now => Value::Time(self.now),
-            Var::BereqMethod => copy(&self.request.method),
-            Var::BereqUrl => copy(&self.request.target),
-            Var::BereqProto => copy(protocol(self.request.version)),
-            Var::BereqXid => Value::text(self.vxid.to_string()),
-            Var::BereqRetries => Value::Int(i64::from(self.retries)),
-            Var::BereqBackend => Value::Backend(self.backend.clone()),
-            Var::BereqUncacheable => Value::Bool(self.purpose == Purpose::Pass),
-            Var::BereqIsBgfetch => Value::Bool(self.purpose == Purpose::Background),
-            Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
-            Var::BereqTime => Value::Time(self.trail.start),
-            Var::BereqConnectTimeout => timeout(self.timeouts.connect, origin.connect_timeout),
-            Var::BereqFirstByteTimeout => timeout(self.timeouts.first_byte, origin.first_byte_timeout),
-            Var::BereqBetweenBytesTimeout => {
-                timeout(self.timeouts.between_bytes, origin.between_bytes_timeout)
-            }
-            Var::BereqBody => match &self.upload {
-                Upload::Cached(body) => Value::String(Some(body.clone())),
-                Upload::None | Upload::Stream(_) | Upload::Spent => Value::String(None),
-            },
-            Var::BerespProto => copy(protocol(self.response.version)),
-            Var::BerespStatus => Value::Int(i64::from(self.response.status)),
-            Var::BerespReason => copy(&self.response.reason),
-            Var::BerespTtl => Value::Duration(self.ttl - (self.now - self.origin_time)),
-            Var::BerespAge => Value::Duration(self.now - self.origin_time),
-            Var::BerespGrace => Value::Duration(self.grace),
-            Var::BerespKeep => Value::Duration(self.keep),
-            Var::BerespUncacheable => Value::Bool(self.uncacheable),
-            Var::BerespDoStream => Value::Bool(self.do_stream),
-            Var::BerespWas304 => Value::Bool(self.was_304),
-            Var::BerespBackend => Value::Backend(self.chosen.clone()),
-            Var::BerespBackendName => match &self.chosen {
-                Some(backend) => copy(backend.name().as_bytes()),
-                None => Value::String(None),
-            },
-            Var::BerespStorage => Value::Storage(self.storage_hint.clone()),
-            Var::BerespTime => Value::Time(self.now),
-            Var::BerespFilters => Value::String(Some(self.filters.clone().unwrap_or_default())),
-            Var::BerespDoEsi | Var::BerespDoGzip | Var::BerespDoGunzip => Value::Bool(false),
-            Var::BereqIsHitmiss | Var::BereqIsHitpass => Value::Bool(self.marker == Some(variable)),
-            Var::BerespStorageHint => Value::String(self.storage_hint.clone()),
-            Var::BerespBackendIp => Value::Ip(self.backend_address),
-            Var::ClientIp => Value::Ip(Some(self.client_ip)),
-            Var::ClientIdentity => match &self.identity {
-                Some(identity) => Value::String(Some(identity.clone())),
-                None => Value::text(self.client_ip.ip().to_string()),
-            },
-            Var::ServerIp => Value::Ip(Some(session.server)),
-            Var::RemoteIp => Value::Ip(Some(session.remote)),
-            Var::LocalIp => Value::Ip(Some(session.local)),
-            Var::LocalSocket => copy(session.listener.as_bytes()),
-            Var::LocalEndpoint => copy(session.endpoint.as_bytes()),
-            Var::ServerIdentity => copy(self.current.settings.identity.as_bytes()),
-            Var::ServerHostname => copy(self.current.settings.hostname.as_bytes()),
-            Var::SessXid => Value::text(session.vxid.to_string()),
-            _ => return Err(unknown(variable)),
-        })
+        self.request_variable(variable)
+            .or_else(|| self.response_variable(variable))
+            .or_else(|| session_variable(&self.session, &self.current, variable))
+            .ok_or_else(|| unknown(variable))
     }
 
     fn set(&mut self, variable: Var, value: Value) -> Result<()> {
@@ -127,7 +163,18 @@ impl Host for Fetch {
             Var::BereqConnectTimeout => self.timeouts.connect = Some(seconds(&value)),
             Var::BereqFirstByteTimeout => self.timeouts.first_byte = Some(seconds(&value)),
             Var::BereqBetweenBytesTimeout => self.timeouts.between_bytes = Some(seconds(&value)),
-            Var::BerespStatus => self.response.status = status(&value)?,
+            Var::BerespStatus => {
+                let status = status(&value, "beresp")?;
+                self.response.set_status(status, wire::standard_reason(status % 1000).as_bytes());
+            }
+            Var::BereqProto | Var::BerespProto => {
+                let text = text(value);
+                let version = version(&text).ok_or_else(|| bad_protocol(variable, &text))?;
+                match variable {
+                    Var::BereqProto => self.request.version = version,
+                    _ => self.response.version = version,
+                }
+            }
             Var::BerespReason => replace(&mut self.response.reason, &line(value, "beresp.reason")?),
             // VCL's ttl counts from now; the object's from its origin time.
             Var::BerespTtl => self.ttl = seconds(&value).max(0.0) + (self.now - self.origin_time),
@@ -135,18 +182,28 @@ impl Host for Fetch {
             Var::BerespKeep => self.keep = seconds(&value).max(0.0),
             Var::BerespUncacheable => {
                 if self.uncacheable && !flag(&value) {
-                    return Err(Fault("beresp.uncacheable can only be set to true".into()));
+                    let note = b"Ignoring attempt to reset beresp.uncacheable";
+                    self.trail.records.text(Tag::VCL_Error, note);
+                    return Ok(());
                 }
                 self.uncacheable |= flag(&value);
             }
             Var::BerespDoStream => self.do_stream = flag(&value),
             Var::BerespStorage => {
                 if let Value::Storage(storage) = value {
-                    self.storage_hint = storage;
+                    self.set_storage(storage);
                 }
             }
-            Var::BerespDoEsi | Var::BerespDoGzip | Var::BerespDoGunzip => not_yet(&value, variable)?,
-            Var::BerespStorageHint => self.storage_hint = Some(text(value)),
+            Var::BerespDoEsi | Var::BerespDoGzip | Var::BerespDoGunzip => {
+                self.set_switch(variable, flag(&value))?;
+            }
+            Var::BerespFilters => self.filters = Some(text(value)),
+            // A hint that names no store is not taken.
+            Var::BerespStorageHint => {
+                if let Some(engine) = self.local.shared.stores.find(&text(value)) {
+                    self.storage = Some(Arc::clone(engine));
+                }
+            }
             _ => return Err(unknown(variable)),
         }
         self.log_set(variable);
@@ -156,8 +213,6 @@ impl Host for Fetch {
     fn unset(&mut self, variable: Var) -> Result<()> {
         match variable {
             Var::BereqBody => self.upload = Upload::None,
-            Var::BerespStorage => self.storage_hint = None,
-            Var::BerespFilters => self.filters = None,
             _ => return Err(unknown(variable)),
         }
         Ok(())
@@ -182,28 +237,12 @@ impl Host for Fetch {
     }
 
     fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
-        let max = self.current.settings.head_max;
-        let Some((fields, set, unset)) = self.fields_mut(side) else {
-            return Err(Fault("this message cannot be changed here".into()));
-        };
-        let old = fields.get(name).map(<[u8]>::to_vec);
-        set_field(fields, name, value, max)?;
-        if let Some(old) = old {
-            self.trail.records.header(unset, name, &old);
-        }
-        self.trail.records.header(set, name, value);
-        Ok(())
+        let room = Room::of(&self.current.settings);
+        self.message(side)?.set(name, value, room)
     }
 
     fn unset_header(&mut self, side: Side, name: &[u8]) -> Result<()> {
-        let Some((fields, _, unset)) = self.fields_mut(side) else {
-            return Err(Fault("this message cannot be changed here".into()));
-        };
-        let old = fields.get(name).map(<[u8]>::to_vec);
-        fields.remove(name);
-        if let Some(old) = old {
-            self.trail.records.header(unset, name, &old);
-        }
+        self.message(side)?.unset(name);
         Ok(())
     }
 

@@ -175,12 +175,19 @@ pub(crate) struct Fetch {
     pub(crate) uncacheable: bool,
     pub(crate) was_304: bool,
     pub(crate) do_stream: bool,
-    /// Markers as VCL set them that have no effect but to be read back (`beresp.do_esi` ...).
-    pub(crate) storage_hint: Option<Text>,
+    /// `beresp.do_esi`
+    pub(crate) do_esi: bool,
+    /// `beresp.do_gzip`
+    pub(crate) do_gzip: bool,
+    /// `beresp.do_gunzip`
+    pub(crate) do_gunzip: bool,
+    /// `beresp.storage`: the store whose turn it is, or the one that VCL chose; none goes to `Transient`.
+    pub(crate) storage: Option<Arc<dyn store::Engine>>,
     pub(crate) origin_time: Time,
     pub(crate) ttl: Seconds,
     pub(crate) grace: Seconds,
     pub(crate) keep: Seconds,
+    /// `beresp.filters` as VCL set it.
     pub(crate) filters: Option<Text>,
     /// `bereq.is_hitmiss` or `bereq.is_hitpass`.
     pub(crate) marker: Option<vcl::variables::Var>,
@@ -245,7 +252,10 @@ impl Fetch {
             uncacheable: purpose == Purpose::Pass,
             was_304: false,
             do_stream: true,
-            storage_hint: exchange.storage_hint.clone(),
+            do_esi: false,
+            do_gzip: false,
+            do_gunzip: false,
+            storage: None,
             origin_time: now,
             ttl: default_ttl,
             grace: default_grace,
@@ -313,9 +323,17 @@ impl Fetch {
         self.trail.records.timestamp("Start", now, now, now);
         (self.trail.start, self.trail.previous) = (now, now);
         self.chosen = None;
-        self.was_304 = false;
+        self.reset_response();
         self.synthetic.clear();
         Ok(Step::Fetch)
+    }
+
+    /// Forgets what VCL decided of an answer that is not used.
+    pub(crate) fn reset_response(&mut self) {
+        self.was_304 = false;
+        (self.do_esi, self.do_gzip, self.do_gunzip, self.do_stream) = (false, false, false, true);
+        self.filters = None;
+        self.storage = None;
     }
 
     pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {

@@ -44,6 +44,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         answer.framing = ResponseFraming::None;
     }
     compute_times(fetch);
+    conclude::choose_storage(fetch);
     let action = if fetch.is_builtin(Sub::BackendResponse) {
         builtin(fetch)
     } else {

@@ -46,6 +46,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     let now = if builtin { exchange.now } else { exchange.local.now() };
     let shaping = exchange.records.mark();
     exchange.timestamp("Process", now);
+    exchange.response.status %= 1000;
     let shaped = exchange.records.mark();
     shape(exchange);
     if let Some(known) = plain {

@@ -23,6 +23,7 @@ pub struct Pipe {
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.local.counters.s_pipe.inc();
     exchange.close = true;
+    exchange.pipe_connect_timeout = None;
     exchange.pipe_request = Some(Box::new(prepare::pipe_request(exchange)));
     let action = if exchange.is_builtin(Sub::Pipe) {
         exchange.log_native(b"PIPE", b"pipe");
@@ -74,8 +75,10 @@ async fn open(
     head: &[u8],
 ) -> Result<origin::Connection, origin::Error> {
     let pools = &exchange.local.pools;
+    let mut timeouts = leaf.timeouts(&pools.settings());
+    timeouts.connect = exchange.pipe_connect_timeout.unwrap_or(timeouts.connect);
     let want = origin::Want {
-        timeouts: leaf.timeouts(&pools.settings()),
+        timeouts,
         reuse: false,
         addresses: Some((exchange.session.client, exchange.session.server)),
         now: exchange.now,
