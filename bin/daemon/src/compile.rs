@@ -1,7 +1,7 @@
 //! VCL text to a program: files, modules, and the one-backend VCL of `-b`.
 
 use crate::parameters::Parameters;
-use crate::plant::{Compiled, Source};
+use crate::plant::{Compiled, Label, Source};
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_vmods as vmods;
@@ -16,12 +16,18 @@ const FILE_MAX: u64 = 16 << 20;
 /// The most files that one pattern of `include +glob` may match.
 const GLOB_MAX: usize = 1_000;
 
-/// Compiles `source` with the built-in VCL behind it. Relative names in `include` are looked for as `vcl_path` says.
+/// Compiles `source` with the built-in VCL behind it. Relative names in `include` are looked for as `vcl_path` says;
+/// `labels` are those that `return (vcl(..))` may name.
 ///
 /// # Errors
 /// The compiler's message: what is wrong, where, the line, a mark under it.
-pub(crate) fn compile(source: &Source, parameters: &Parameters) -> Result<Compiled<Arc<Program>>, String> {
+pub(crate) fn compile(
+    source: &Source,
+    labels: &[Label],
+    parameters: &Parameters,
+) -> Result<Compiled<Arc<Program>>, String> {
     let path = &parameters.vcl_path;
+    let is_label = |name: &str| labels.iter().any(|label| label.name == name);
     let include = |name: &str, from: &str| {
         let source = read(&beside(name, from), path)?;
         Ok((source.name, source.text))
@@ -30,6 +36,7 @@ pub(crate) fn compile(source: &Source, parameters: &Parameters) -> Result<Compil
         include: &include,
         glob: &|pattern, from| Ok(expand(&beside(pattern, from), path)),
         resolve: &resolve,
+        labels: Some(&is_label),
         unreferenced_is_error: parameters.vcc_err_unref,
         ..vcl::Options::new(vmods::registry())
     };
@@ -40,7 +47,7 @@ pub(crate) fn compile(source: &Source, parameters: &Parameters) -> Result<Compil
         .iter()
         .map(|(name, text)| Source { name: name.clone(), text: text.clone().into() })
         .collect();
-    Ok(Compiled { program: Arc::new(program), sources })
+    Ok(Compiled { labels: program.labels(), program: Arc::new(program), sources })
 }
 
 /// The compiler's message as Varnish frames it.
@@ -216,8 +223,8 @@ mod tests {
     #[test]
     fn patterns_of_files() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
-        let found = expand("manage*/v?l.rs", &format!("/nonexistent:{directory}"));
-        assert_eq!(found, [format!("{directory}/management/vcl.rs")]);
+        let found = expand("manage*/b?n.rs", &format!("/nonexistent:{directory}"));
+        assert_eq!(found, [format!("{directory}/management/ban.rs")]);
         assert_eq!(expand("no*such", directory), Vec::<String>::new());
     }
 

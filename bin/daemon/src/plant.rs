@@ -22,6 +22,8 @@ pub(crate) struct Compiled<Program> {
     pub(crate) program: Program,
     /// All files it was made of, name and text: the first is the user's, the built-in VCL is the last.
     pub(crate) sources: Vec<Source>,
+    /// The labels that it hands requests to.
+    pub(crate) labels: Vec<String>,
 }
 
 /// A VCL to be taken into service.
@@ -33,6 +35,15 @@ pub(crate) struct Load<'a, Program> {
     pub(crate) program: &'a Program,
     /// Whether its backends are to be kept ready (probed).
     pub(crate) warm: bool,
+}
+
+/// A name that stands for a VCL in `return (vcl(name))`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Label {
+    /// The name.
+    pub(crate) name: String,
+    /// The VCL, one that is loaded.
+    pub(crate) vcl: String,
 }
 
 /// What an operator said of a backend's health.
@@ -105,11 +116,16 @@ pub(crate) trait Plant {
     /// A compiled VCL.
     type Program: Clone;
 
-    /// Compiles `source`. Reads the files it includes.
+    /// Compiles `source`, in which `labels` are known. Reads the files it includes.
     ///
     /// # Errors
     /// The compiler's message, which may have several lines.
-    fn compile(&self, source: &Source, parameters: &Parameters) -> Result<Compiled<Self::Program>, String>;
+    fn compile(
+        &self,
+        source: &Source,
+        labels: &[Label],
+        parameters: &Parameters,
+    ) -> Result<Compiled<Self::Program>, String>;
 
     /// Whether clients are being served.
     fn running(&self) -> bool;
@@ -117,7 +133,7 @@ pub(crate) trait Plant {
     /// Whether something that serves has ended by itself, so that serving must be begun anew.
     fn broken(&self) -> bool;
 
-    /// Begins to serve with these VCLs, `active` one of them. Resolves host names, which may take long.
+    /// Begins to serve with these VCLs and labels, `active` one of the VCLs. Resolves host names, which may take long.
     ///
     /// # Errors
     /// What could not be had; then nothing runs.
@@ -125,6 +141,7 @@ pub(crate) trait Plant {
         &mut self,
         parameters: &Parameters,
         vcls: &[Load<'_, Self::Program>],
+        labels: &[Label],
         active: &str,
     ) -> Result<(), String>;
 
@@ -137,6 +154,9 @@ pub(crate) trait Plant {
     /// # Errors
     /// Why it cannot be used; then it is as if it had never been.
     fn load(&mut self, vcl: &Load<'_, Self::Program>) -> Result<(), String>;
+
+    /// From now on, there are these labels and no others. Only while running.
+    fn set_labels(&mut self, labels: &[Label]);
 
     /// Serves new requests with the VCL of that name, which was loaded. Only while running.
     fn activate(&mut self, name: &str);

@@ -29,12 +29,15 @@ pub enum Verb {
     Status,
     Stop,
     StorageList,
+    VclDeps,
     VclDiscard,
     VclInline,
+    VclLabel,
     VclList,
     VclLoad,
     VclShow,
     VclState,
+    VclSymtab,
     VclUse,
 }
 
@@ -64,7 +67,7 @@ pub struct Command {
 impl Command {
     /// Left out of the list that `help` prints, as in Varnish: for tests, not for people.
     pub fn hidden(&self) -> bool {
-        self.name.starts_with("debug.")
+        self.name.starts_with("debug.") || matches!(self.verb, Verb::VclSymtab)
     }
 }
 
@@ -192,6 +195,14 @@ pub static COMMANDS: &[Command] = &[
         .json()
         .serving(),
     row(
+        Verb::VclDeps,
+        "vcl.deps",
+        "vcl.deps [-j]",
+        "List VCLs and labels, each with what it leans on.",
+        (0, Some(0)),
+    )
+    .json(),
+    row(
         Verb::VclDiscard,
         "vcl.discard",
         "vcl.discard <name_pattern>...",
@@ -204,6 +215,13 @@ pub static COMMANDS: &[Command] = &[
         "vcl.inline <configname> <quoted_VCLstring> [auto|cold|warm]",
         "Compile the VCL given as an argument, and load it under that name.",
         (2, Some(3)),
+    ),
+    row(
+        Verb::VclLabel,
+        "vcl.label",
+        "vcl.label <label> <configname>",
+        "Let a label stand for a VCL, from now on or instead of another one.",
+        (2, Some(2)),
     ),
     row(Verb::VclList, "vcl.list", "vcl.list [-j]", "List the loaded VCLs.", (0, Some(0))).json(),
     row(
@@ -226,6 +244,13 @@ pub static COMMANDS: &[Command] = &[
         "vcl.state <configname> [auto|cold|warm]",
         "Keep a VCL ready (warm), let its backends rest (cold), or decide by use (auto).",
         (2, Some(2)),
+    ),
+    row(
+        Verb::VclSymtab,
+        "vcl.symtab",
+        "vcl.symtab",
+        "Show which VCLs and labels refer to which.",
+        (0, Some(0)),
     ),
     row(
         Verb::VclUse,

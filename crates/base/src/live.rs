@@ -58,6 +58,12 @@ pub struct LiveReader<T> {
     value: Arc<T>,
 }
 
+impl<T: Default> Default for Live<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T> LiveReader<T> {
     /// The newest value; one load where nothing changed.
     #[inline]

@@ -132,6 +132,8 @@ pub struct Exchange {
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
     pub(crate) current: Rc<Current>,
+    /// What the request began with, once a label's VCL has taken its place in `current`.
+    pub(crate) began_with: Option<Rc<Current>>,
     pub(crate) machine: Machine,
     pub(crate) records: Records,
     pub(crate) original: RequestHead,
@@ -192,6 +194,7 @@ impl Exchange {
             local: Rc::clone(local),
             session: Rc::clone(session),
             current,
+            began_with: None,
             machine: Machine::default(),
             records: Records::new(&local.log),
             original: RequestHead::default(),
@@ -243,6 +246,7 @@ impl Exchange {
     fn begin(&mut self, framing: RequestFraming, head_bytes: usize, arrival: Time) {
         self.local.forget_many_dead();
         self.current = self.local.current();
+        self.began_with = None;
         self.vxid = self.local.vxid();
         self.now = arrival;
         self.times = Times { start: arrival, arrival, previous: arrival };
@@ -261,6 +265,9 @@ impl Exchange {
         self.records.begin(self.vxid, Kind::Client);
         self.records.link(Tag::Begin, "req", self.session.vxid, "rxreq");
         self.records.arrival(arrival);
+        if let Some(vcl) = &self.current.vcl {
+            self.records.text(Tag::VCL_use, vcl.name.as_bytes());
+        }
         self.log_request_start();
         rules::hop::strip_nominated(&mut self.request.fields);
         self.request.fields.collect_known(Field::Cookie, b"; ");
@@ -299,9 +306,6 @@ impl Exchange {
 
     fn log_request_start(&mut self) {
         let records = &mut self.records;
-        if let Some(vcl) = &self.current.vcl {
-            records.text(Tag::VCL_use, vcl.name.as_bytes());
-        }
         records.text(Tag::ReqStart, &self.session.req_start);
         records.text(Tag::ReqMethod, &self.request.method);
         records.text(Tag::ReqURL, &self.request.target);
@@ -424,6 +428,10 @@ impl Exchange {
         self.begun = false;
         self.body = Body::Empty;
         self.source = Source::None;
+        if let Some(first) = self.began_with.take() {
+            // An idle connection keeps no VCL that is not the active one.
+            self.current = first;
+        }
         self.records.end();
     }
 

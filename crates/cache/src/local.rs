@@ -3,7 +3,7 @@
 use crate::index::Key;
 use crate::index::hot::{Hot, Known};
 use crate::settings::Settings;
-use crate::shared::{Shared, Vcl};
+use crate::shared::{Labels, Shared, Vcl};
 use base::LiveReader;
 use base::Time;
 use base::vxid::{Vxid, VxidPool};
@@ -49,6 +49,7 @@ pub struct Local {
     /// Idle connections to origins.
     pub pools: Rc<origin::Pools>,
     readers: RefCell<Readers>,
+    labels: RefCell<LiveReader<Labels>>,
     current: RefCell<Rc<Current>>,
     vxids: RefCell<VxidPool>,
     hot: RefCell<Hot>,
@@ -74,6 +75,7 @@ impl Local {
             log,
             pools,
             readers: RefCell::new(readers),
+            labels: RefCell::new(shared.labels.reader()),
             current: RefCell::new(Rc::new(current)),
             vxids: RefCell::new(shared.vxids.pool()),
             hot: RefCell::default(),
@@ -106,6 +108,11 @@ impl Local {
             });
         }
         Rc::clone(&current)
+    }
+
+    /// The VCL that the label stands for at this moment.
+    pub(crate) fn labelled(&self, label: &str) -> Option<Arc<Vcl>> {
+        self.labels.borrow_mut().current().get(label).map(Arc::clone)
     }
 
     /// A new transaction number.
@@ -173,7 +180,8 @@ impl Local {
     pub fn tick(&self) {
         let cold = (self.now() - 10.0).max(0.0) as u32;
         self.hot.borrow_mut().sweep(self.shared.index.deaths(), cold);
-        // Lets go of an old VCL also on a thread without traffic.
+        // Lets go of old VCLs also on a thread without traffic.
         self.current();
+        self.labels.borrow_mut().current();
     }
 }

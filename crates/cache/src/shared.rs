@@ -9,6 +9,7 @@ use base::{Live, Time};
 use copal_base as base;
 use copal_store as store;
 use copal_vcl as vcl;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use store::Engine;
@@ -28,6 +29,9 @@ impl std::fmt::Debug for Vcl {
     }
 }
 
+/// Labels, each with the VCL that `return (vcl(label))` hands a request to.
+pub type Labels = HashMap<String, Arc<Vcl>>;
+
 /// The process-wide part of the cache.
 pub struct Shared {
     /// Where time comes from.
@@ -40,6 +44,8 @@ pub struct Shared {
     pub settings: Arc<Live<Settings>>,
     /// The active VCL; none before the first `vcl.use`.
     pub vcl: Arc<Live<Option<Arc<Vcl>>>>,
+    /// The VCLs that labels stand for.
+    pub labels: Arc<Live<Labels>>,
     /// Bans.
     pub bans: Bans,
     /// Transaction numbers.

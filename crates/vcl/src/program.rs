@@ -1,5 +1,6 @@
 //! A compiled VCL.
 
+use crate::code::Op;
 use crate::host::Sub;
 use crate::lower::Code;
 use crate::regex::Regex;
@@ -42,6 +43,19 @@ impl Program {
     /// built-in VCL's.
     pub fn is_builtin(&self, subroutine: Sub) -> bool {
         self.builtin & (1 << subroutine as u16) != 0
+    }
+
+    /// The labels that it may hand requests to by `return (vcl(label))`, each once.
+    pub fn labels(&self) -> Vec<String> {
+        let mut labels = Vec::new();
+        for op in &self.code.ops {
+            let Op::FinishVcl(text) = op else { continue };
+            let label = String::from_utf8_lossy(&self.code.texts[*text as usize]).into_owned();
+            if !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        labels
     }
 
     /// Whether the user's VCL mentions `variable` anywhere.

@@ -77,7 +77,7 @@ impl<P: Plant> Management<P> {
         let Some(active) = self.vcls.active() else { return Reply::cant("No VCL available\n") };
         let active = active.name.clone();
         let loads: Vec<Load<'_, P::Program>> = self.vcls.iter().map(|vcl| vcl.load()).collect();
-        match self.plant.start(&self.parameters, &loads, &active) {
+        match self.plant.start(&self.parameters, &loads, &self.vcls.labels(), &active) {
             Ok(()) => {
                 crate::log::info("started", &[("vcl", &active)]);
                 Reply::done()
@@ -180,8 +180,8 @@ mod tests {
         check(&mut manager, "status", 200, "Child in state stopped");
         check(&mut manager, "stop", 300, "Child in state stopped");
         check(&mut manager, "start", 300, "No VCL available\n");
-        check(&mut manager, "vcl.inline boot ok", 200, "");
-        check(&mut manager, "vcl.use boot", 200, "");
+        check(&mut manager, "vcl.inline boot ok", 200, "VCL compiled.\n");
+        check(&mut manager, "vcl.use boot", 200, "VCL 'boot' now active");
         check(&mut manager, "start", 200, "");
         check(&mut manager, "start", 300, "Child in state running");
         check(&mut manager, "status -j", 200, "[ 2, [\"status\", \"-j\"], 1000.000, \"running\"\n]\n");
@@ -207,7 +207,7 @@ mod tests {
         let mut manager = super::super::testing::running();
         manager.plant().broken.set(true);
         manager.tick();
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "start 1 boot");
+        assert_eq!(manager.plant().log.borrow().last().unwrap(), "start 1 boot ");
         check(&mut manager, "status", 200, "Child in state running");
         check(&mut manager, "param.set auto_restart off", 200, "");
         manager.plant().broken.set(true);

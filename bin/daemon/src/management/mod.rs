@@ -145,6 +145,9 @@ impl<P: Plant> Commands for Management<P> {
             Verb::VclList => self.vcl_list(json),
             Verb::VclDiscard => self.vcl_discard(arguments),
             Verb::VclShow => self.vcl_show(arguments),
+            Verb::VclLabel => self.vcl_label(first, argument(1).unwrap_or_default()),
+            Verb::VclDeps => self.vcl_deps(json),
+            Verb::VclSymtab => self.vcl_symtab(),
             Verb::VclState => self.vcl_state(first, argument(1).unwrap_or_default()),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Management;
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Compiled, Listening, Load, Plant, Source, Storage};
+use crate::plant::{AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, Storage};
 use admin::Session;
 use base::clock::ManualClock;
 use copal_admin as admin;
@@ -23,13 +23,20 @@ impl Paper {
     }
 }
 
+fn print(labels: &[Label]) -> String {
+    let labels: Vec<String> = labels.iter().map(|label| format!("{}={}", label.name, label.vcl)).collect();
+    labels.join(" ")
+}
+
 impl Plant for Paper {
     type Program = String;
 
-    fn compile(&self, source: &Source, _: &Parameters) -> Result<Compiled<String>, String> {
-        match std::str::from_utf8(&source.text).unwrap() {
-            "bad" => Err(format!("bad at {}\n", source.name)),
-            text => Ok(Compiled { program: text.to_owned(), sources: vec![source.clone()] }),
+    fn compile(&self, source: &Source, known: &[Label], _: &Parameters) -> Result<Compiled<String>, String> {
+        let text = std::str::from_utf8(&source.text).unwrap();
+        let labels: Vec<String> = text.strip_prefix("uses:").map(str::to_owned).into_iter().collect();
+        match text == "bad" || labels.iter().any(|used| known.iter().all(|label| label.name != *used)) {
+            true => Err(format!("{text} at {}\n", source.name)),
+            false => Ok(Compiled { program: text.to_owned(), sources: vec![source.clone()], labels }),
         }
     }
 
@@ -41,8 +48,14 @@ impl Plant for Paper {
         self.broken.get()
     }
 
-    fn start(&mut self, _: &Parameters, vcls: &[Load<'_, String>], active: &str) -> Result<(), String> {
-        self.note(format!("start {} {active}", vcls.len()));
+    fn start(
+        &mut self,
+        _: &Parameters,
+        vcls: &[Load<'_, String>],
+        labels: &[Label],
+        active: &str,
+    ) -> Result<(), String> {
+        self.note(format!("start {} {active} {}", vcls.len(), print(labels)));
         self.running = true;
         self.broken.set(false);
         Ok(())
@@ -55,6 +68,10 @@ impl Plant for Paper {
     fn load(&mut self, vcl: &Load<'_, String>) -> Result<(), String> {
         self.note(format!("load {} {}", vcl.name, vcl.warm));
         if vcl.program == "init-fails" { Err("no init\n".into()) } else { Ok(()) }
+    }
+
+    fn set_labels(&mut self, labels: &[Label]) {
+        self.note(format!("labels {}", print(labels)));
     }
 
     fn activate(&mut self, name: &str) {
@@ -137,8 +154,8 @@ pub(crate) fn manager() -> Management<Paper> {
 /// A manager that serves with a VCL `boot`.
 pub(crate) fn running() -> Management<Paper> {
     let mut manager = manager();
-    check(&mut manager, "vcl.inline boot ok", 200, "");
-    check(&mut manager, "vcl.use boot", 200, "");
+    check(&mut manager, "vcl.inline boot ok", 200, "VCL compiled.\n");
+    check(&mut manager, "vcl.use boot", 200, "VCL 'boot' now active");
     check(&mut manager, "start", 200, "");
     manager
 }

@@ -14,7 +14,7 @@ mod threads;
 mod upkeep;
 
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Compiled, Listening, Load, Plant, Source, Storage};
+use crate::plant::{AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, Storage};
 use crate::{compile, storage_spec, wire_up};
 use base::clock::Clock;
 use copal_base as base;
@@ -71,8 +71,13 @@ impl Serving {
 impl Plant for Serving {
     type Program = Arc<Program>;
 
-    fn compile(&self, source: &Source, parameters: &Parameters) -> Result<Compiled<Arc<Program>>, String> {
-        compile::compile(source, parameters)
+    fn compile(
+        &self,
+        source: &Source,
+        labels: &[Label],
+        parameters: &Parameters,
+    ) -> Result<Compiled<Arc<Program>>, String> {
+        compile::compile(source, labels, parameters)
     }
 
     fn running(&self) -> bool {
@@ -87,12 +92,14 @@ impl Plant for Serving {
         &mut self,
         parameters: &Parameters,
         vcls: &[Load<'_, Arc<Program>>],
+        labels: &[Label],
         active: &str,
     ) -> Result<(), String> {
         let mut running = Running::new(&self.fixed, &self.clock, parameters)?;
         for vcl in vcls {
             running.load(vcl).map_err(|why| format!("VCL \"{}\": {why}", vcl.name))?;
         }
+        running.set_labels(labels);
         running.activate(active);
         running.open(&self.doors, parameters)?;
         running.note_command("start");
@@ -108,6 +115,12 @@ impl Plant for Serving {
 
     fn load(&mut self, vcl: &Load<'_, Arc<Program>>) -> Result<(), String> {
         self.running.as_mut().map_or(Ok(()), |running| running.load(vcl))
+    }
+
+    fn set_labels(&mut self, labels: &[Label]) {
+        if let Some(running) = &mut self.running {
+            running.set_labels(labels);
+        }
     }
 
     fn activate(&mut self, name: &str) {

@@ -4,7 +4,7 @@ use super::threads::{Parts, Threads};
 use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Load};
+use crate::plant::{AdminHealth, Backend, Ban, Label, Load};
 use crate::{log, storage_spec, wire_up};
 use base::Live;
 use base::clock::Clock;
@@ -75,6 +75,7 @@ impl Running {
             stores: Stores::new(named, Arc::clone(transient) as _),
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
+            labels: Arc::default(),
             bans: cache::ban::Bans::started_at(clock.now()),
             vxids: Arc::new(VxidSource::default()),
         });
@@ -164,6 +165,15 @@ impl Running {
         service.probing = Some(stop);
     }
 
+    /// From now on, there are these labels and no others.
+    pub(super) fn set_labels(&mut self, labels: &[Label]) {
+        let row = |label: &Label| {
+            let service = self.services.get(&label.vcl)?;
+            Some((label.name.clone(), Arc::clone(&service.vcl)))
+        };
+        self.parts.shared.labels.set(labels.iter().filter_map(row).collect());
+    }
+
     /// Serves new requests with the VCL of that name.
     pub(super) fn activate(&mut self, name: &str) {
         if let Some(service) = self.services.get(name) {
@@ -201,6 +211,8 @@ impl Running {
         let active =
             self.parts.shared.vcl.get().as_ref().as_ref().is_some_and(|active| Arc::ptr_eq(active, vcl));
         let standing = if active { 1 + self.threads.as_ref().map_or(0, Threads::threads) } else { 0 };
+        let labels = self.parts.shared.labels.get();
+        let standing = standing + labels.values().filter(|labelled| Arc::ptr_eq(labelled, vcl)).count();
         Arc::strong_count(vcl).saturating_sub(OWN_REFERENCES + standing)
     }
 
@@ -304,6 +316,7 @@ impl Running {
             log::error("a worker thread had panicked", &[]);
         }
         self.parts.shared.vcl.set(None);
+        self.parts.shared.labels.set(cache::shared::Labels::default());
         for (_, mut service) in std::mem::take(&mut self.services) {
             end_probes(&mut service);
             self.lingering.push(service.vcl);

@@ -2,12 +2,15 @@
 
 use super::{AfterHash, Step, fail};
 use crate::exchange::{Exchange, RequestBody};
+use crate::local::Current;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
 use vcl::exec::{Step as VclStep, Wait};
 use vcl::host::{Action, Sub};
 use vcl::value::Value;
@@ -26,6 +29,11 @@ pub(crate) fn step(exchange: &mut Exchange) -> Decided {
         exchange.reset_for_recv();
         exchange.now = exchange.local.now();
     }
+    step_of(exchange)
+}
+
+/// Runs `vcl_recv` of the VCL that is in charge.
+fn step_of(exchange: &mut Exchange) -> Decided {
     if exchange.is_builtin(Sub::Recv) {
         return Decided::Step(builtin(exchange));
     }
@@ -33,10 +41,46 @@ pub(crate) fn step(exchange: &mut Exchange) -> Decided {
     after(exchange, step)
 }
 
+/// Hands the request, as it came from the client, to the VCL that `label` stands for: `return (vcl(label))`. A request
+/// changes hands once at most, which also rules out that labels form a circle.
+///
+/// # Errors
+/// Why it may not, for the log. Source: what Varnish 7.1 logs.
+fn switch(exchange: &mut Exchange, label: &[u8]) -> Result<(), Vec<u8>> {
+    if exchange.began_with.is_some() {
+        return Err(b"Illegal return(vcl): Only from active VCL".to_vec());
+    }
+    if exchange.restarts > 0 {
+        return Err(b"Illegal return(vcl): Not after restarts".to_vec());
+    }
+    let label = String::from_utf8_lossy(label);
+    let vcl = exchange.local.labelled(&label).ok_or_else(|| format!("No VCL labelled {label}"))?;
+    exchange.records.fmt(Tag::VCL_use, format_args!("{} via {label}", vcl.name));
+    let settings = Arc::clone(&exchange.current.settings);
+    let next = Rc::new(Current { settings, vcl: Some(vcl) });
+    exchange.began_with = Some(std::mem::replace(&mut exchange.current, next));
+    exchange.task_data.clear();
+    exchange.request.copy_from(&exchange.original);
+    exchange.reset_for_recv();
+    let forwarded = exchange.request.fields.get_known(Known::XForwardedFor).unwrap_or_default();
+    exchange.records.header(Tag::ReqHeader, b"X-Forwarded-For", forwarded);
+    Ok(())
+}
+
 fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
     let action = match step {
         VclStep::Wait(wait) => return Decided::Wait(wait),
         VclStep::Done(action) => action,
+    };
+    let action = match action {
+        Action::Vcl(label) => match switch(exchange, &label) {
+            Ok(()) => return step_of(exchange),
+            Err(why) => {
+                exchange.records.text(Tag::VCL_Error, &why);
+                Action::Fail
+            }
+        },
+        action => action,
     };
     exchange.count_failure(&action);
     Decided::Step(match action {
