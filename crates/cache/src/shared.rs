@@ -7,11 +7,12 @@ use base::clock::Clock;
 use base::vxid::VxidSource;
 use base::{Live, Time};
 use copal_base as base;
+use copal_origin as origin;
 use copal_store as store;
 use copal_vcl as vcl;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use store::Engine;
 use vcl::instance::Instance;
 
@@ -50,6 +51,8 @@ pub struct Shared {
     pub bans: Bans,
     /// Transaction numbers.
     pub vxids: Arc<VxidSource>,
+    /// Makes backends while requests run. Set once, before the first VCL; tests may do without.
+    pub maker: OnceLock<Arc<origin::Maker>>,
 }
 
 impl std::fmt::Debug for Shared {

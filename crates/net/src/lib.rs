@@ -14,6 +14,7 @@ pub mod listen;
 pub mod pipe;
 pub mod stream;
 mod sys;
+pub mod tls;
 pub mod worker;
 
 pub use buffer::Buffer;

@@ -3,8 +3,11 @@
 //! The kernel tells once when a socket becomes readable or writable; we remember that and forget it when a call came
 //! back short, which on a stream socket means that there was no more. So a `recv` or `writev` is only made when it has
 //! something to do, and a request on a kept connection costs exactly one of each.
+//!
+//! A stream may be sealed ([`crate::tls`]): the same calls then give and take plain bytes.
 
 use crate::sys;
+use crate::tls::Session;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
@@ -27,6 +30,8 @@ pub const SLICES_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Stream {
     io: AsyncFd<Inner>,
+    /// The TLS side, if it is sealed.
+    seal: Option<Box<Session>>,
     peer: Option<SocketAddr>,
     local: OnceLock<Option<SocketAddr>>,
 }
@@ -62,13 +67,25 @@ impl Stream {
             None => Inner::Unix(OwnedFd::from(socket).into()),
         };
         let io = sys::watch(inner, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Self { io, peer, local: OnceLock::new() })
+        Ok(Self { io, seal: None, peer, local: OnceLock::new() })
+    }
+
+    /// The same connection, sealed by `session`, whose handshake is over.
+    pub(crate) fn sealed(mut self, session: Session) -> Self {
+        self.seal = Some(Box::new(session));
+        self
+    }
+
+    /// Whether it is sealed by TLS.
+    pub fn is_sealed(&self) -> bool {
+        self.seal.is_some()
     }
 
     /// Reads what is there, up to `buffer`'s length; 0 is the peer's end of stream. Waits if nothing is there.
     ///
     /// # Errors
-    /// As `recv(2)`.
+    /// As `recv(2)`. On a sealed stream also [`io::ErrorKind::UnexpectedEof`] if it was cut off without a farewell, and
+    /// [`io::ErrorKind::InvalidData`] if what came is no TLS of this connection.
     #[inline]
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let this = &*self;
@@ -76,7 +93,20 @@ impl Stream {
     }
 
     /// As [`Stream::read`], for hand-written futures.
+    #[inline]
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &self.seal {
+            None => self.poll_receive(context, buffer),
+            Some(session) => session.poll_read(self, context, buffer),
+        }
+    }
+
+    /// Reads from the socket itself.
+    pub(crate) fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         loop {
             let mut guard = ready!(self.io.poll_read_ready(context))?;
             match self.io.get_ref().read(buffer) {
@@ -99,18 +129,30 @@ impl Stream {
     /// # Errors
     /// As `recv(2)`.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.io.try_io(Interest::READABLE, |inner| inner.read(buffer)) {
+        if let Some(session) = &self.seal {
+            return session.try_read(self, buffer);
+        }
+        match self.receive_present(buffer) {
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits until there is something to read (or the end), without a buffer in hand and without a system call.
+    /// Reads from the socket itself what the kernel has said to be there.
+    pub(crate) fn receive_present(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.io.try_io(Interest::READABLE, |inner| inner.read(buffer))
+    }
+
+    /// Waits until there is something to read (or the end), without a buffer in hand and without a system call. On a
+    /// sealed stream it may turn out to be nothing that is for the reader.
     ///
     /// # Errors
     /// The runtime is shutting down.
     pub async fn readable(&mut self) -> io::Result<()> {
+        if self.seal.as_ref().is_some_and(|session| session.has_plain()) {
+            return Ok(());
+        }
         let this = &*self;
         poll_fn(|context| this.io.poll_read_ready(context).map_ok(|_| ())).await
     }
@@ -141,6 +183,9 @@ impl Stream {
 
     /// What has happened on a connection nobody reads from. Costs no system call while nothing has.
     pub fn idle(&self) -> Idle {
+        if let Some(session) = &self.seal {
+            return session.idle(self);
+        }
         match self.io.try_io(Interest::READABLE, Inner::peek) {
             Ok(0) => Idle::Closed,
             Ok(_) => Idle::Data,
@@ -160,7 +205,22 @@ impl Stream {
     }
 
     /// As [`Stream::write_vectored_some`], for hand-written futures.
+    ///
+    /// On a sealed stream, one that was not ready must be called again with the same bytes before any others.
+    #[inline]
     pub fn poll_write_vectored(
+        &self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &self.seal {
+            None => self.poll_send(context, slices),
+            Some(session) => session.poll_write(self, context, slices),
+        }
+    }
+
+    /// Writes to the socket itself.
+    pub(crate) fn poll_send(
         &self,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
@@ -185,6 +245,11 @@ impl Stream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    /// Writes to the socket itself what there is room for.
+    pub(crate) fn send_present(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.io.try_io(Interest::WRITABLE, |inner| inner.write_vectored(&[IoSlice::new(bytes)]))
     }
 
     /// Writes all of `slices`, in as few calls as the socket's buffer allows. The slices are advanced as they go out, so
@@ -231,6 +296,9 @@ impl Stream {
     /// # Errors
     /// As `shutdown(2)`.
     pub fn shutdown_write(&self) -> io::Result<()> {
+        if let Some(session) = &self.seal {
+            session.farewell(self);
+        }
         match self.io.get_ref() {
             Inner::Tcp(socket) => socket.shutdown(Shutdown::Write),
             Inner::Unix(socket) => socket.shutdown(Shutdown::Write),

@@ -2,14 +2,16 @@
 
 use crate::endpoints::{self, ResolveError};
 use crate::health::{Admin, Health};
+use crate::pool::Peer;
 use crate::probe;
 use crate::settings::{Settings, Timeouts};
 use base::Time;
 use copal_base as base;
-use copal_net::Endpoint;
+use copal_net::{Endpoint, tls};
 use copal_observe::{Vbe, shm};
 use copal_vcl::value::{self, Ask, BackendDefinition, BackendRef, Resolved};
 use std::any::Any;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -54,12 +56,39 @@ pub struct Backend {
     counters: Counters,
     /// Exchanges under way.
     busy: AtomicU32,
+    /// Seals connections, if TLS is spoken.
+    tls: Option<tls::Client>,
 }
+
+/// Why a backend cannot be made.
+#[derive(Debug)]
+pub enum MakeError {
+    /// Its host does not resolve.
+    Resolve(ResolveError),
+    /// TLS cannot be spoken to it.
+    Tls {
+        /// The backend's name in VCL.
+        backend: String,
+        /// Why.
+        fault: tls::Fault,
+    },
+}
+
+impl fmt::Display for MakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolve(error) => error.fmt(f),
+            Self::Tls { backend, fault } => write!(f, "backend {backend}: TLS: {fault}"),
+        }
+    }
+}
+
+impl std::error::Error for MakeError {}
 
 /// One address of a backend.
 #[derive(Debug)]
 pub(crate) struct Place {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) peer: Peer,
     /// No connection is tried before this moment (a [`Time`]'s bits) ...
     held_until: AtomicU64,
     /// ... because of this error number.
@@ -67,8 +96,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, held_until: AtomicU64::new(0), held_for: AtomicU32::new(0) }
+    fn new(peer: Peer) -> Self {
+        Self { peer, held_until: AtomicU64::new(0), held_for: AtomicU32::new(0) }
     }
 
     /// The error that keeps this address from being tried at `now`.
@@ -88,30 +117,46 @@ impl Backend {
     /// blocks. The probe, if there is one, is not started: see [`probe::run`].
     ///
     /// # Errors
-    /// The host does not resolve.
+    /// The host does not resolve, or is to be spoken to by TLS and cannot be.
     pub fn new(
         definition: &BackendDefinition,
         vcl: &str,
         counters: Counters,
         settings: &Settings,
         now: Time,
-    ) -> Result<Arc<Self>, ResolveError> {
-        let endpoints = endpoints::resolve(definition, settings.prefer_ipv6)?;
+    ) -> Result<Arc<Self>, MakeError> {
+        let endpoints = endpoints::resolve(definition, settings.prefer_ipv6).map_err(MakeError::Resolve)?;
+        let tls = tls_client(definition)?;
+        Ok(Self::at(definition, vcl, endpoints, tls, counters, now))
+    }
+
+    /// Makes a backend whose addresses are known.
+    pub(crate) fn at(
+        definition: &BackendDefinition,
+        vcl: &str,
+        endpoints: Vec<Endpoint>,
+        tls: Option<tls::Client>,
+        counters: Counters,
+        now: Time,
+    ) -> Arc<Self> {
         let probe = definition.probe.as_ref().map(|probe| probe::State::new(Arc::clone(probe)));
         let healthy = !definition.none && probe.as_ref().is_none_or(probe::State::healthy);
         if let Some(probe) = &probe {
             counters.happy.set(probe.happy());
         }
-        Ok(Arc::new(Self {
+        let seal = tls.as_ref().map(|client| Arc::clone(client.identity()));
+        let place = |endpoint| Place::new(Peer { endpoint, seal: seal.clone() });
+        Arc::new(Self {
             definition: definition.clone(),
             display: format!("{vcl}.{}", definition.name),
-            places: endpoints.into_iter().map(Place::new).collect(),
+            places: endpoints.into_iter().map(place).collect(),
             favourite: AtomicUsize::new(0),
             health: Health::new(healthy, now),
             probe,
             counters,
             busy: AtomicU32::new(0),
-        }))
+            tls,
+        })
     }
 
     /// Its name as `vcl.name`.
@@ -136,7 +181,7 @@ impl Backend {
 
     /// Its addresses, in the order of preference.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.places.iter().map(|place| &place.endpoint)
+        self.places.iter().map(|place| &place.peer.endpoint)
     }
 
     /// Its counters.
@@ -199,12 +244,41 @@ impl Backend {
         })
     }
 
+    /// Who is at the address of that index, which [`Backend::places`] gave.
+    pub(crate) fn peer(&self, index: usize) -> &Peer {
+        // A backend's addresses never change.
+        &self.places[index].peer
+    }
+
+    /// Seals connections, if TLS is spoken.
+    pub(crate) fn tls(&self) -> Option<&tls::Client> {
+        self.tls.as_ref()
+    }
+
+    /// Whether none of its addresses is to be tried at `now`, since each has just failed.
+    pub(crate) fn is_held(&self, now: Time) -> bool {
+        self.places.iter().all(|place| place.held(now).is_some())
+    }
+
     pub(crate) fn set_favourite(&self, index: usize) {
         // Read first: all threads share the line, and it hardly ever changes.
         if self.favourite.load(Ordering::Relaxed) != index {
             self.favourite.store(index, Ordering::Relaxed);
         }
     }
+}
+
+/// The TLS client that a definition asks for.
+pub(crate) fn tls_client(definition: &BackendDefinition) -> Result<Option<tls::Client>, MakeError> {
+    let Some(wanted) = definition.tls else { return Ok(None) };
+    let options = tls::Options {
+        name: definition.tls_name().to_owned(),
+        sni: wanted.sni,
+        verify_peer: wanted.verify_peer,
+        verify_host: wanted.verify_host,
+    };
+    let client = tls::Client::new(&options);
+    client.map(Some).map_err(|fault| MakeError::Tls { backend: definition.name.clone(), fault })
 }
 
 /// One exchange under way, counted against `max_connections` while it lives.

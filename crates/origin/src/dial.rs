@@ -7,7 +7,7 @@ use crate::pool::Pools;
 use crate::settings::{Settings, Timeouts};
 use base::Time;
 use copal_base as base;
-use copal_net::{Deadline, Stream, connect, within};
+use copal_net::{Deadline, Endpoint, Stream, connect, tls, within};
 use copal_wire::proxy;
 use std::io;
 use std::net::SocketAddr;
@@ -28,11 +28,19 @@ pub struct Want {
     pub now: Time,
 }
 
+/// Why a connection to one address does not come about.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    Connect(io::Error),
+    Tls(tls::Fault),
+}
+
 impl Backend {
     /// A connection for one exchange. It counts against `max_connections` until it is released or dropped.
     ///
     /// # Errors
-    /// [`Error::Unhealthy`], [`Error::Busy`], [`Error::HeldDown`], [`Error::Connect`] or [`Error::ConnectTimeout`].
+    /// [`Error::Unhealthy`], [`Error::Busy`], [`Error::HeldDown`], [`Error::Connect`], [`Error::ConnectTimeout`] or
+    /// [`Error::Tls`].
     pub async fn connect(self: &Arc<Self>, pools: &Rc<Pools>, want: &Want) -> Result<Connection, Error> {
         if !self.healthy() {
             self.counters().unhealthy.inc();
@@ -46,23 +54,40 @@ impl Backend {
         let proxied = self.definition().proxy_header;
         let kept = if want.reuse && proxied.is_none() { self.kept(pools) } else { None };
         let reused = kept.is_some();
+        let mut prefix = proxied.map_or_else(Vec::new, |version| proxy_header(version, want.addresses));
         let (index, stream) = match kept {
             Some(kept) => kept,
-            None => self.dial(&settings, want).await?,
+            None => self.dial(&settings, want, &prefix).await?,
         };
         self.set_favourite(index);
         self.counters().req.inc();
-        let prefix = proxied.map_or_else(Vec::new, |version| proxy_header(version, want.addresses));
-        Ok(Connection::new(slot, index, stream, Rc::clone(pools), want.timeouts, reused, prefix))
+        if stream.is_sealed() {
+            // It stands before the handshake and has been sent.
+            prefix.clear();
+        }
+        let mut connection =
+            Connection::new(slot, index, stream, Rc::clone(pools), want.timeouts, reused, prefix);
+        if proxied.is_some() {
+            connection.no_reuse();
+        }
+        Ok(connection)
     }
 
     fn kept(&self, pools: &Pools) -> Option<(usize, Stream)> {
-        self.places().find_map(|(index, place)| Some((index, pools.take(&place.endpoint)?)))
+        self.places().find_map(|(index, place)| Some((index, pools.take(&place.peer)?)))
+    }
+
+    /// Connects to one address and seals the connection if TLS is spoken; `prefix` then goes before the handshake.
+    pub(crate) async fn open(&self, endpoint: &Endpoint, prefix: &[u8]) -> Result<Stream, OpenError> {
+        let mut stream = connect(endpoint).await.map_err(OpenError::Connect)?;
+        let Some(client) = self.tls() else { return Ok(stream) };
+        stream.write_all(prefix).await.map_err(OpenError::Connect)?;
+        client.handshake(stream).await.map_err(OpenError::Tls)
     }
 
     /// Tries the addresses in turn. Each gets its share of the time that is left, so that a silent one does not use up
     /// the time of the others.
-    async fn dial(&self, settings: &Settings, want: &Want) -> Result<(usize, Stream), Error> {
+    async fn dial(&self, settings: &Settings, want: &Want, prefix: &[u8]) -> Result<(usize, Stream), Error> {
         let begun = Instant::now();
         let deadline = Deadline::new();
         let count = self.places().count();
@@ -77,9 +102,16 @@ impl Backend {
                 let left = want.timeouts.connect - begun.elapsed().as_secs_f64();
                 deadline.set(left.max(0.0) / (count - tried) as f64);
             }
-            match within(&deadline, connect(&place.endpoint)).await {
+            match within(&deadline, self.open(&place.peer.endpoint, prefix)).await {
                 Ok(Ok(stream)) => return Ok((index, stream)),
-                Ok(Err(error)) => failure = self.connect_failed(place, error, settings, want.now),
+                Ok(Err(OpenError::Connect(error))) => {
+                    failure = self.connect_failed(place, error, settings, want.now);
+                }
+                Ok(Err(OpenError::Tls(fault))) => {
+                    self.counters().fail.inc();
+                    self.counters().fail_other.inc();
+                    failure = Error::Tls(fault);
+                }
                 Err(_) => {
                     self.counters().fail.inc();
                     self.counters().fail_etimedout.inc();
@@ -112,7 +144,7 @@ impl Backend {
         if holddown > 0.0 {
             place.hold(now + holddown, &error);
         }
-        Error::Connect { endpoint: place.endpoint.clone(), source: error }
+        Error::Connect { endpoint: place.peer.endpoint.clone(), source: error }
     }
 }
 

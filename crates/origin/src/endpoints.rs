@@ -43,7 +43,7 @@ pub(crate) fn resolve(
     if let Some(path) = &definition.path {
         return Ok(vec![Endpoint::Unix(path.into())]);
     }
-    let port = definition.port.as_deref().unwrap_or("80");
+    let port = definition.port();
     let fail = |source| ResolveError {
         backend: definition.name.clone(),
         host: format!("{}:{port}", definition.host),
@@ -58,7 +58,7 @@ pub(crate) fn resolve(
     Ok(addresses.into_iter().map(Endpoint::Tcp).collect())
 }
 
-fn look_up(host: &str, port: &str) -> io::Result<Vec<SocketAddr>> {
+pub(crate) fn look_up(host: &str, port: &str) -> io::Result<Vec<SocketAddr>> {
     let number = match port {
         "http" => 80,
         "https" => 443,

@@ -1,6 +1,7 @@
 //! Why an exchange with an origin failed.
 
 use copal_net::Endpoint;
+use copal_net::tls::Fault;
 use copal_wire::Reject;
 use std::fmt;
 use std::io;
@@ -23,6 +24,8 @@ pub enum Error {
     },
     /// Connecting took too long.
     ConnectTimeout,
+    /// The connection could not be sealed by TLS.
+    Tls(Fault),
     /// A kept connection was closed by the origin before a byte of the answer came: a fresh one may serve, if no part of
     /// a request body is lost.
     StaleReuse,
@@ -82,6 +85,7 @@ impl Error {
             Self::Unhealthy
             | Self::Connect { .. }
             | Self::ConnectTimeout
+            | Self::Tls(_)
             | Self::StaleReuse
             | Self::Send(_)
             | Self::SendTimeout
@@ -106,6 +110,7 @@ impl Error {
             | Self::HeldDown(_)
             | Self::Connect { .. }
             | Self::ConnectTimeout
+            | Self::Tls(_)
             | Self::Send(_)
             | Self::SendTimeout
             | Self::FirstByteTimeout
@@ -126,7 +131,9 @@ impl Error {
             Self::Connect { source, .. } => {
                 format!("backend {backend}: fail errno {} ({source})", source.raw_os_error().unwrap_or(0))
             }
-            Self::ConnectTimeout | Self::HeldDown(_) => format!("backend {backend}: {self}"),
+            Self::ConnectTimeout | Self::HeldDown(_) | Self::Tls(_) => {
+                format!("backend {backend}: {self}")
+            }
             _ => self.to_string(),
         }
     }
@@ -160,6 +167,7 @@ impl fmt::Display for Error {
             Self::HeldDown(kind) => write!(f, "held down after: {kind}"),
             Self::Connect { endpoint, .. } => write!(f, "connecting to {endpoint} failed"),
             Self::ConnectTimeout => f.write_str("connect timeout"),
+            Self::Tls(fault) => write!(f, "TLS: {fault}"),
             Self::StaleReuse => f.write_str("kept connection was closed"),
             Self::Send(error) => write!(f, "sending request failed: {error}"),
             Self::SendTimeout => f.write_str("send timeout"),
@@ -180,6 +188,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Connect { source, .. } => Some(source),
+            Self::Tls(fault) => Some(fault),
             _ => None,
         }
     }
@@ -198,6 +207,8 @@ mod tests {
         assert!(refused.fetch_error("boot.a").starts_with("backend boot.a: fail errno 111 ("));
         assert_eq!(Error::Busy.fetch_error("boot.a"), "backend boot.a: busy");
         assert_eq!(Error::FirstByteTimeout.fetch_error("boot.a"), "first byte timeout");
+        let expired = Error::Tls(Fault::Certificate("has expired".into()));
+        assert_eq!(expired.fetch_error("boot.a"), "backend boot.a: TLS: certificate has expired");
         assert_eq!(Error::Closed { begun: false }.fetch_error("x"), "http first read error: EOF");
     }
 

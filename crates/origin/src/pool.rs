@@ -1,7 +1,8 @@
 //! Connections kept for the next request, one set a thread.
 //!
-//! Kept by address, not by backend: a VCL that is loaded anew finds the warm connections of the old one. The one used
-//! last is used next, so the surplus of a busy minute grows old and is closed.
+//! Kept by address, not by backend: a VCL that is loaded anew finds the warm connections of the old one. With TLS, what
+//! was asked for and checked is part of it. The one used last is used next, so the surplus of a busy minute grows old and
+//! is closed.
 
 use crate::settings::Settings;
 use copal_base::{Live, LiveReader};
@@ -15,11 +16,19 @@ use std::time::{Duration, Instant};
 /// How often old connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// Who is at the other end of a connection. Two that are equal may serve for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Peer {
+    pub(crate) endpoint: Endpoint,
+    /// The TLS client's identity; `None` without TLS.
+    pub(crate) seal: Option<Arc<str>>,
+}
+
 /// One thread's unused connections, and the settings that thread goes by.
 #[derive(Debug)]
 pub struct Pools {
     settings: RefCell<LiveReader<Settings>>,
-    idle: RefCell<HashMap<Endpoint, Vec<Kept>>>,
+    idle: RefCell<HashMap<Peer, Vec<Kept>>>,
     sweeping: Cell<bool>,
 }
 
@@ -61,9 +70,9 @@ impl Pools {
     }
 
     /// A kept connection that is still open and has nothing to say. Others met on the way are closed.
-    pub(crate) fn take(&self, endpoint: &Endpoint) -> Option<Stream> {
+    pub(crate) fn take(&self, peer: &Peer) -> Option<Stream> {
         let mut idle = self.idle.borrow_mut();
-        let kept = idle.get_mut(endpoint)?;
+        let kept = idle.get_mut(peer)?;
         let mut found = None;
         while let Some(candidate) = kept.pop() {
             if candidate.stream.idle() == Idle::Quiet {
@@ -72,20 +81,20 @@ impl Pools {
             }
         }
         if kept.is_empty() {
-            idle.remove(endpoint);
+            idle.remove(peer);
         }
         found
     }
 
     /// Keeps a connection; says whether there was room.
-    pub(crate) fn put(self: &Rc<Self>, endpoint: Endpoint, stream: Stream) -> bool {
+    pub(crate) fn put(self: &Rc<Self>, peer: Peer, stream: Stream) -> bool {
         let settings = self.settings();
         if settings.idle_timeout <= 0.0 {
             return false;
         }
         {
             let mut idle = self.idle.borrow_mut();
-            let kept = idle.entry(endpoint).or_default();
+            let kept = idle.entry(peer).or_default();
             if kept.len() >= settings.idle_max {
                 return false;
             }
@@ -132,6 +141,8 @@ mod tests {
         worker::block_on(async {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
+            let peer = Peer { endpoint: endpoint.clone(), seal: None };
+            let sealed = Peer { endpoint: endpoint.clone(), seal: Some("name".into()) };
             let settings = Arc::new(Live::new(Settings { idle_max: 2, ..Settings::default() }));
             let pools = Pools::new(&settings);
             let (mut locals, mut far) = (Vec::new(), Vec::new());
@@ -139,16 +150,17 @@ mod tests {
                 let stream = connect(&endpoint).await.unwrap();
                 far.push(listener.accept().unwrap().0);
                 locals.push(stream.local());
-                assert_eq!(pools.put(endpoint.clone(), stream), kept);
+                assert_eq!(pools.put(peer.clone(), stream), kept);
             }
-            let stream = pools.take(&endpoint).unwrap();
+            assert!(pools.take(&sealed).is_none());
+            let stream = pools.take(&peer).unwrap();
             assert_eq!(stream.local(), locals[1]);
-            assert!(pools.put(endpoint.clone(), stream));
+            assert!(pools.put(peer.clone(), stream));
             pools.close_old(Instant::now());
             assert_eq!(pools.len(), 2);
             pools.close_old(Instant::now() + Duration::from_secs(61));
             assert!(pools.is_empty());
-            assert!(pools.take(&endpoint).is_none());
+            assert!(pools.take(&peer).is_none());
         });
     }
 }

@@ -181,7 +181,7 @@ impl Object {
 
     /// Where its lifetime counts from.
     pub fn origin_time(&self) -> Time {
-        f64::from_bits(self.origin_time.load(Ordering::Relaxed))
+        f64::from_bits(self.origin_time.load(Ordering::Acquire))
     }
 
     /// Freshness lifetime in seconds.
@@ -199,12 +199,14 @@ impl Object {
         unpack(&self.keep)
     }
 
-    /// Sets new times (a soft purge, a VCL that shortens the life of what it has).
+    /// Sets new times (a soft purge, a 304 that leaves the rest as it is). Whoever sees the new origin time sees the new
+    /// spans, too; one who reads meanwhile may see new spans counted from the old origin, but never the old ones from the
+    /// new.
     pub fn set_times(&self, origin_time: Time, ttl: Seconds, grace: Seconds, keep: Seconds) {
-        self.origin_time.store(origin_time.to_bits(), Ordering::Relaxed);
         self.ttl.store((ttl as f32).to_bits(), Ordering::Relaxed);
         self.grace.store((grace as f32).to_bits(), Ordering::Relaxed);
         self.keep.store((keep as f32).to_bits(), Ordering::Relaxed);
+        self.origin_time.store(origin_time.to_bits(), Ordering::Release);
     }
 
     /// The moment after which nothing of it is of use.

@@ -5,7 +5,7 @@ use crate::compile::Options;
 use crate::diagnostics::{Checked, Problem};
 use crate::source::{Sources, Span};
 use crate::syntax::{Entry, Field, FieldValue, Name, Part};
-use crate::value::{AclEntry, AclValue, BackendDefinition, ProbeDefinition};
+use crate::value::{AclEntry, AclValue, BackendDefinition, ProbeDefinition, TlsDefinition};
 use copal_base::{Seconds, units};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ pub(crate) fn backend(
     for field in fields {
         backend_field(checker, &mut definition, field).map_err(inside)?;
     }
+    definition.tls = tls(fields).map_err(inside)?;
     let address = |wanted: &str| fields.iter().find(|field| field.name.text == wanted);
     match (address("host"), address("path")) {
         (None, None) => Err(inside(Problem::at(name.span, "Expected .host or .path.").into())),
@@ -79,9 +80,37 @@ fn backend_field(checker: &mut Checker, definition: &mut BackendDefinition, fiel
             _ => return Err(Problem::at(field.value_span, ".proxy_header must be 1 or 2").into()),
         },
         "probe" => definition.probe = Some(backend_probe(checker, field)?),
+        "ssl" | "ssl_sni" | "ssl_verify_peer" | "ssl_verify_host" => {
+            switch(field)?;
+        }
         _ => return Err(unknown(field)),
     }
     Ok(())
+}
+
+/// The fields about TLS, which mean something only together. Those without `.ssl = 1` are accepted, as in the language
+/// they come from, and have nothing to act on.
+fn tls(fields: &[Field]) -> Checked<Option<TlsDefinition>> {
+    let find = |wanted: &str, default: bool| {
+        fields.iter().find(|field| field.name.text == wanted).map_or(Ok(default), switch)
+    };
+    let every = TlsDefinition::default();
+    let definition = TlsDefinition {
+        sni: find("ssl_sni", every.sni)?,
+        verify_peer: find("ssl_verify_peer", every.verify_peer)?,
+        verify_host: find("ssl_verify_host", every.verify_host)?,
+    };
+    Ok(find("ssl", false)?.then_some(definition))
+}
+
+/// `0`, `1`, `true` or `false`.
+fn switch(field: &Field) -> Checked<bool> {
+    match &field.value {
+        FieldValue::Word(word) if word.text == "true" => Ok(true),
+        FieldValue::Word(word) if word.text == "false" => Ok(false),
+        FieldValue::Number(_) if matches!(whole(field), Ok(0 | 1)) => Ok(whole(field)? == 1),
+        _ => Err(Problem::at(field.value_span, "Expected 0 or 1").into()),
+    }
 }
 
 fn backend_probe(checker: &mut Checker, field: &Field) -> Checked<Arc<ProbeDefinition>> {

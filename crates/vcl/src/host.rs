@@ -5,6 +5,7 @@ use base::Time;
 use copal_base as base;
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// The message a header variable belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -219,6 +220,18 @@ pub trait Host: Any {
     /// For VMODs that know the concrete host.
     fn as_any(&mut self) -> &mut dyn Any;
 
+    /// What makes backends while requests run, for modules that know its type, and the name of the VCL. `None` where
+    /// nothing can be made.
+    fn maker(&self) -> Option<(Arc<dyn Any + Send + Sync>, &str)> {
+        None
+    }
+    /// If the response is a 304, leaves the object that it confirms as it is, but for its times (`utils.fast_304`). In
+    /// `vcl_backend_response` only.
+    fn refresh_in_place(&mut self) {}
+    /// Whether that is what will happen.
+    fn refreshes_in_place(&self) -> bool {
+        false
+    }
     /// The language version of the running program as `std.syntax` compares it: 40 or 41.
     fn syntax(&self) -> u32 {
         41

@@ -192,6 +192,45 @@ pub struct BackendDefinition {
     pub authority: Option<String>,
     /// `.probe`, named or inline.
     pub probe: Option<Arc<ProbeDefinition>>,
+    /// `.ssl = 1` and the fields about it.
+    pub tls: Option<TlsDefinition>,
+}
+
+/// How TLS is spoken to a backend. The fields are those of Varnish Enterprise; the defaults check everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsDefinition {
+    /// `.ssl_sni`: the server is told which name is meant.
+    pub sni: bool,
+    /// `.ssl_verify_peer`: its certificate must be signed by an authority that the system trusts.
+    pub verify_peer: bool,
+    /// `.ssl_verify_host`: its certificate must be for the name.
+    pub verify_host: bool,
+}
+
+impl Default for TlsDefinition {
+    fn default() -> Self {
+        Self { sni: true, verify_peer: true, verify_host: true }
+    }
+}
+
+impl BackendDefinition {
+    /// The name that TLS is spoken to: `.authority`, else `.host_header`, else `.host`; without a port.
+    pub fn tls_name(&self) -> &str {
+        let name = self.authority.as_deref().or(self.host_header.as_deref()).unwrap_or(&self.host);
+        if let Some((bare, _)) = name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            return bare;
+        }
+        match name.rsplit_once(':') {
+            // A bare IPv6 address has more than one colon.
+            Some((bare, _)) if !bare.contains(':') => bare,
+            _ => name,
+        }
+    }
+
+    /// The port, by number or service; by default that of the scheme.
+    pub fn port(&self) -> &str {
+        self.port.as_deref().unwrap_or(if self.tls.is_some() { "443" } else { "80" })
+    }
 }
 
 /// A `probe` definition with Varnish's defaults filled in.

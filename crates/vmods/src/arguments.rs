@@ -7,6 +7,7 @@ use copal_base::{Seconds, Time};
 use copal_vcl as vcl;
 use std::net::SocketAddr;
 use vcl::host::{Fault, Result, Side};
+use vcl::regex::Regex;
 use vcl::value::{BackendRef, Text, Value};
 use vcl::vmod::{Default, Parameter, Type};
 
@@ -109,6 +110,16 @@ impl<'call> Arguments<'call> {
         match self.0.get(index) {
             Some(Value::Blob(blob)) => Ok(blob.as_ref()),
             other => Err(wrong(index, "Blob", other)),
+        }
+    }
+
+    /// A REGEX, among those of the call.
+    pub(crate) fn regex(self, index: usize, regexes: &'call [Regex]) -> Result<&'call Regex> {
+        match self.0.get(index) {
+            Some(&Value::Code(code)) => regexes.get(code as usize).ok_or_else(|| {
+                Fault(format!("argument {} is regular expression {code} of {}", index + 1, regexes.len()))
+            }),
+            other => Err(wrong(index, "Code", other)),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The bundled VMODs: the modules that `import` finds.
 //!
 //! `std` and `directors` are those of Varnish 7.1, whole; `dynamic` is accepted and empty, because deployed VCL imports
-//! it and uses nothing of it. Each module is one static table of signatures ([`copal_vcl::vmod::Vmod`]) with a Rust
+//! it and uses nothing of it. `goto`, `kvstore`, `urlplus` and `utils` are after Varnish Enterprise's, `querystring` after the
+//! open module of that name. Each module is one static table of signatures ([`copal_vcl::vmod::Vmod`]) with a Rust
 //! function behind each row; the compiler checks calls against the table.
 //!
 //! Nothing here knows the cache: what a function needs of the request comes through [`copal_vcl::host::Host`].
@@ -9,9 +10,14 @@
 mod arguments;
 mod directors;
 mod dynamic;
+mod goto;
+mod kvstore;
+mod querystring;
 mod standard;
 #[cfg(test)]
 mod testing;
+mod urlplus;
+mod utils;
 
 pub use directors::director_of;
 
@@ -31,7 +37,16 @@ impl Registry for Bundled {
     }
 }
 
-static MODULES: &[&Vmod] = &[&standard::VMOD, &directors::VMOD, &dynamic::VMOD];
+static MODULES: &[&Vmod] = &[
+    &standard::VMOD,
+    &directors::VMOD,
+    &dynamic::VMOD,
+    &goto::VMOD,
+    &kvstore::VMOD,
+    &querystring::VMOD,
+    &urlplus::VMOD,
+    &utils::VMOD,
+];
 
 #[cfg(test)]
 mod tests {

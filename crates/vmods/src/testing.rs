@@ -26,8 +26,10 @@ pub(crate) struct FakeHost {
     /// What was logged or done, a line each.
     pub(crate) logged: Vec<String>,
     pub(crate) backends: HashMap<String, BackendRef>,
-    random: std::cell::Cell<u64>,
-    tasks: HashMap<usize, Box<dyn Any>>,
+    pub(crate) random: std::cell::Cell<u64>,
+    pub(crate) tasks: HashMap<usize, Box<dyn Any>>,
+    pub(crate) maker: Option<Arc<copal_origin::Maker>>,
+    pub(crate) in_place: bool,
 }
 
 impl Default for FakeHost {
@@ -41,6 +43,8 @@ impl Default for FakeHost {
             backends: HashMap::new(),
             random: std::cell::Cell::new(1),
             tasks: HashMap::new(),
+            maker: None,
+            in_place: false,
         }
     }
 }
@@ -69,8 +73,15 @@ impl Host for FakeHost {
     fn unset(&mut self, _: Var) -> Result<()> {
         Err(Fault("no variables here".into()))
     }
-    fn borrow(&self, _: Var) -> Option<&[u8]> {
-        None
+    fn set_text(&mut self, variable: Var, text: &[u8]) -> Result<()> {
+        match variable {
+            Var::ReqUrl => self.url = text.to_vec(),
+            other => return Err(Fault(format!("no {other:?} here"))),
+        }
+        Ok(())
+    }
+    fn borrow(&self, variable: Var) -> Option<&[u8]> {
+        (variable == Var::ReqUrl).then_some(&self.url[..])
     }
     fn header(&self, side: Side, name: &[u8]) -> Option<&[u8]> {
         self.fields.iter().find(|field| Self::is(field, side, name)).map(|field| &field.2[..])
@@ -112,6 +123,16 @@ impl Host for FakeHost {
     }
     fn as_any(&mut self) -> &mut dyn Any {
         self
+    }
+    fn maker(&self) -> Option<(Arc<dyn Any + Send + Sync>, &str)> {
+        let maker = self.maker.clone()?;
+        Some((maker, "boot"))
+    }
+    fn refresh_in_place(&mut self) {
+        self.in_place = true;
+    }
+    fn refreshes_in_place(&self) -> bool {
+        self.in_place
     }
     fn rollback(&mut self, side: Side) -> Result<()> {
         self.logged.push(format!("rollback {side:?}"));

@@ -22,6 +22,17 @@ fn leaf(backend: &BackendRef) -> Option<Arc<origin::Backend>> {
     any.downcast().ok()
 }
 
+/// The groups that stand for host names, made by the VCL.
+pub(super) fn groups(vcl: &Vcl) -> Vec<Arc<origin::Group>> {
+    let objects = vcl.instance.objects.iter().filter_map(|object| object.get());
+    objects.filter_map(|object| Arc::clone(object).downcast().ok()).collect()
+}
+
+/// The backends of groups.
+fn grouped(vcl: &Vcl) -> impl Iterator<Item = Arc<origin::Backend>> {
+    groups(vcl).into_iter().flat_map(|group| group.members())
+}
+
 fn directors(vcl: &Vcl) -> impl Iterator<Item = BackendRef> {
     vcl.instance.objects.iter().filter_map(|object| object.get().and_then(vmods::director_of))
 }
@@ -34,7 +45,7 @@ pub(super) fn idle_ask(now: Time) -> Ask<'static> {
 /// All rows of one VCL: backends in the order of the source, then directors.
 pub(super) fn list(vcl: &Vcl, now: Time) -> Vec<Backend> {
     let ask = idle_ask(now);
-    let leaves = leaves(vcl).into_iter().map(|backend| leaf_row(vcl, &backend));
+    let leaves = leaves(vcl).into_iter().chain(grouped(vcl)).map(|backend| leaf_row(vcl, &backend));
     leaves.chain(directors(vcl).map(|director| director_row(vcl, &director, &ask))).collect()
 }
 
@@ -106,7 +117,8 @@ pub(super) fn set_health(vcl: &Vcl, name: &str, health: AdminHealth, now: Time) 
         AdminHealth::Healthy => origin::Admin::Healthy,
         AdminHealth::Sick => origin::Admin::Sick,
     };
-    for backend in leaves(vcl).iter().filter(|backend| backend.definition().name == name) {
+    let every = leaves(vcl).into_iter().chain(grouped(vcl));
+    for backend in every.filter(|backend| backend.definition().name == name) {
         backend.set_admin(admin, now);
     }
 }

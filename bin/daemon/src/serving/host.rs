@@ -149,6 +149,11 @@ impl Host for LoadHost {
         self.vcl.instance.program.version
     }
 
+    fn maker(&self) -> Option<(Arc<dyn Any + Send + Sync>, &str)> {
+        let maker = self.shared.maker.get()?;
+        Some((Arc::clone(maker) as Arc<dyn Any + Send + Sync>, &self.vcl.name))
+    }
+
     fn find_backend(&self, name: &str) -> Option<BackendRef> {
         let defined = self.vcl.instance.find_backend(name).cloned();
         defined.or_else(|| {

@@ -21,7 +21,7 @@ use net::listen::Listening;
 use net::worker::Stop;
 use observe::{Kind, Tag};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use store::Engine;
 use vcl::instance::Instance;
 use vcl::program::Program;
@@ -78,6 +78,7 @@ impl Running {
             labels: Arc::default(),
             bans: cache::ban::Bans::started_at(clock.now()),
             vxids: Arc::new(VxidSource::default()),
+            maker: OnceLock::new(),
         });
         let parts = Parts {
             shared,
@@ -89,6 +90,7 @@ impl Running {
         };
         let upkeep =
             Upkeep::start(&parts, &Arc::new(shm)).map_err(|error| format!("upkeep thread: {error}"))?;
+        let _ = parts.shared.maker.set(upkeep.maker(&parts));
         let running = Self {
             fixed: Arc::clone(fixed),
             parts,
@@ -160,7 +162,11 @@ impl Running {
         }
         let stop = Stop::new();
         for backend in backends::leaves(&service.vcl) {
-            self.upkeep.give(Job { backend, stop: stop.clone() });
+            self.upkeep.give(Job::Probe { backend, stop: stop.clone() });
+        }
+        for group in backends::groups(&service.vcl) {
+            let stop = stop.clone();
+            self.upkeep.give(Job::Task(Box::new(move || Box::pin(origin::group::run(group, stop)))));
         }
         service.probing = Some(stop);
     }

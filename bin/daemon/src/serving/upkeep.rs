@@ -11,10 +11,12 @@ use observe::{Kind, LogWriter, Tag};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// A backend to probe until told otherwise.
-pub(super) struct Job {
-    pub(super) backend: Arc<origin::Backend>,
-    pub(super) stop: Stop,
+/// Something to do beside the housekeeping.
+pub(super) enum Job {
+    /// A backend to probe until told otherwise.
+    Probe { backend: Arc<origin::Backend>, stop: Stop },
+    /// Whatever it is.
+    Task(origin::maker::Task),
 }
 
 /// What others leave for the thread. As many jobs wait as backends are loaded between two looks.
@@ -22,6 +24,19 @@ pub(super) struct Job {
 struct Desk {
     jobs: Mutex<Vec<Job>>,
     arrived: Notify,
+}
+
+impl Desk {
+    fn leave(&self, job: Job) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+        self.arrived.notify_one();
+    }
+}
+
+/// Logs the outcomes of probes.
+fn reporter(writer: &LogWriter) -> impl Fn(&origin::probe::Report) + Send + Sync + use<> {
+    let writer = writer.clone();
+    move |report| writer.record(Tag::Backend_health, 0, Kind::Raw, report.to_string().as_bytes())
 }
 
 /// A handle on the thread.
@@ -53,10 +68,25 @@ impl Upkeep {
         Ok(Self { desk, stop, thread: Some(thread) })
     }
 
-    /// Begins to probe a backend.
+    /// Has a job done.
     pub(super) fn give(&self, job: Job) {
-        self.desk.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(job);
-        self.desk.arrived.notify_one();
+        self.desk.leave(job);
+    }
+
+    /// What makes backends while requests run, for [`Parts::shared`].
+    pub(super) fn maker(&self, parts: &Parts) -> Arc<origin::Maker> {
+        let (counters, desk) = (Arc::clone(&parts.counters), Arc::clone(&self.desk));
+        let make_counters = move |vcl: &str, name: &str| {
+            let section = counters.backend(vcl, name).map_err(|error| format!("counters: {error}"))?;
+            Ok(origin::Counters::Shared(section))
+        };
+        origin::Maker::new(
+            Arc::clone(&parts.shared.clock),
+            Arc::clone(&parts.origin),
+            Box::new(make_counters),
+            Arc::new(reporter(&parts.log)),
+            Box::new(move |task| desk.leave(Job::Task(task))),
+        )
     }
 
     /// Whether the thread is gone, which only a panic makes it.
@@ -84,12 +114,16 @@ impl Drop for Upkeep {
 async fn take_jobs(desk: &Desk, clock: &Arc<dyn Clock>, writer: &LogWriter) {
     loop {
         let jobs = std::mem::take(&mut *desk.jobs.lock().unwrap_or_else(PoisonError::into_inner));
-        for Job { backend, stop } in jobs {
-            let writer = writer.clone();
-            let report = move |report: &origin::probe::Report| {
-                writer.record(Tag::Backend_health, 0, Kind::Raw, report.to_string().as_bytes());
-            };
-            net::worker::task(origin::probe::run(backend, Arc::clone(clock), stop, report));
+        for job in jobs {
+            match job {
+                Job::Probe { backend, stop } => {
+                    let report = reporter(writer);
+                    net::worker::task(origin::probe::run(backend, Arc::clone(clock), stop, report));
+                }
+                Job::Task(make) => {
+                    net::worker::task(make());
+                }
+            }
         }
         desk.arrived.notified().await;
     }

@@ -28,6 +28,12 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         mark(fetch, hit_for_pass);
         return Step::Done(private(fetch, answer, Vec::new()).await);
     }
+    if fetch.was_304
+        && fetch.in_place
+        && let Some(object) = refresh(fetch)
+    {
+        return Step::Done(Fetched::Stored(object));
+    }
     let Ok(variant) = rules::vary::build(&fetch.response.fields, &fetch.request.fields) else {
         fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         release(fetch);
@@ -42,6 +48,18 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
     };
     fill::from_origin(fetch, answer, &variant, length).await
+}
+
+/// The object that a 304 confirmed, which stays as it is and gets its new times: nothing is copied, and the head is not
+/// that of the 304. `None` if it was purged, banned or evicted meanwhile: what is gone does not come back by this.
+fn refresh(fetch: &mut Fetch) -> Option<Arc<store::Object>> {
+    let object = Arc::clone(fetch.stale.as_ref()?.object());
+    if object.is_gone() {
+        return None;
+    }
+    object.set_times(fetch.origin_time, fetch.ttl, fetch.grace, fetch.keep);
+    release(fetch);
+    Some(object)
 }
 
 /// Begins to store the response with a body of `length`, if there is room.

@@ -305,6 +305,20 @@ impl Host for Fetch {
         self.trail.timestamp(&String::from_utf8_lossy(label), now);
     }
 
+    fn refresh_in_place(&mut self) {
+        self.in_place = true;
+    }
+
+    fn refreshes_in_place(&self) -> bool {
+        self.was_304 && self.in_place
+    }
+
+    fn maker(&self) -> Option<(Arc<dyn Any + Send + Sync>, &str)> {
+        let maker = self.local.shared.maker.get()?;
+        let vcl = self.current.vcl.as_ref()?;
+        Some((Arc::clone(maker) as Arc<dyn Any + Send + Sync>, &vcl.name))
+    }
+
     fn find_backend(&self, name: &str) -> Option<vcl::value::BackendRef> {
         self.current.vcl.as_ref()?.instance.find_backend(name).cloned()
     }

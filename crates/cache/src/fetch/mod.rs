@@ -174,6 +174,8 @@ pub(crate) struct Fetch {
     pub(crate) identity: Option<Text>,
     pub(crate) uncacheable: bool,
     pub(crate) was_304: bool,
+    /// `utils.fast_304()`: a 304 changes nothing but the times of the object.
+    pub(crate) in_place: bool,
     pub(crate) do_stream: bool,
     /// `beresp.do_esi`
     pub(crate) do_esi: bool,
@@ -251,6 +253,7 @@ impl Fetch {
             identity: exchange.identity.clone(),
             uncacheable: purpose == Purpose::Pass,
             was_304: false,
+            in_place: false,
             do_stream: true,
             do_esi: false,
             do_gzip: false,
@@ -330,7 +333,7 @@ impl Fetch {
 
     /// Forgets what VCL decided of an answer that is not used.
     pub(crate) fn reset_response(&mut self) {
-        self.was_304 = false;
+        (self.was_304, self.in_place) = (false, false);
         (self.do_esi, self.do_gzip, self.do_gunzip, self.do_stream) = (false, false, false, true);
         self.filters = None;
         self.storage = None;

@@ -9,8 +9,9 @@ use std::mem::MaybeUninit;
 /// The longest text a format may give; more gives nothing.
 const LENGTH_MAX: usize = 512;
 
-/// Appends `time` in the form that `format` asks for. A format that the C library cannot take gives nothing.
-pub(crate) fn format(format: &str, time: Time, out: &mut Vec<u8>) {
+/// Appends `time` in the form that `format` asks for. A format that the C library cannot take, or whose result is longer
+/// than 511 bytes, gives nothing.
+pub fn format(format: &str, time: Time, out: &mut Vec<u8>) {
     // A format with a NUL cannot come from a command line; it would end there for the C library as well.
     let Ok(format) = CString::new(format) else { return };
     let seconds = time.floor() as libc::time_t;

@@ -130,8 +130,7 @@ impl Connection {
 
     /// The address it leads to.
     pub fn endpoint(&self) -> &Endpoint {
-        // A backend's addresses never change, and `place` was one of them.
-        self.backend().endpoints().nth(self.place).expect("place is one of the backend's addresses")
+        &self.backend().peer(self.place).endpoint
     }
 
     /// The origin's address; `None` for a Unix socket.
@@ -172,9 +171,9 @@ impl Connection {
         if !fit {
             return false;
         }
-        let endpoint = self.endpoint().clone();
+        let peer = self.backend().peer(self.place).clone();
         let Self { pools, stream, .. } = self;
-        pools.put(endpoint, stream)
+        pools.put(peer, stream)
     }
 
     /// Has the deadline pass after `seconds` without progress; 0 or less never.

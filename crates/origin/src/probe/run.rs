@@ -2,10 +2,10 @@
 
 use super::{Outcome, Report, State};
 use crate::backend::Backend;
-use crate::dial::proxy_header;
+use crate::dial::{OpenError, proxy_header};
 use copal_base::clock::Clock;
 use copal_net::worker::Stop;
-use copal_net::{Endpoint, Stream, connect};
+use copal_net::{Endpoint, Stream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -70,8 +70,7 @@ async fn poke(backend: &Backend, state: &State) -> Outcome {
 
 async fn exchange(backend: &Backend, state: &State, outcome: &mut Outcome) {
     let Some(mut stream) = open(backend, outcome).await else { return };
-    let mut request =
-        backend.definition().proxy_header.map_or_else(Vec::new, |version| proxy_header(version, None));
+    let mut request = if stream.is_sealed() { Vec::new() } else { proxy_prefix(backend) };
     request.extend_from_slice(request_text(backend, state).as_bytes());
     if let Err(error) = stream.write_all(&request).await {
         outcome.sent = Some(false);
@@ -96,7 +95,7 @@ async fn exchange(backend: &Backend, state: &State, outcome: &mut Outcome) {
 
 async fn open(backend: &Backend, outcome: &mut Outcome) -> Option<Stream> {
     for endpoint in backend.endpoints() {
-        match connect(endpoint).await {
+        match backend.open(endpoint, &proxy_prefix(backend)).await {
             Ok(stream) => {
                 outcome.connected = Some(match endpoint {
                     Endpoint::Tcp(address) if address.is_ipv4() => '4',
@@ -105,10 +104,16 @@ async fn open(backend: &Backend, outcome: &mut Outcome) -> Option<Stream> {
                 });
                 return Some(stream);
             }
-            Err(error) => outcome.line = format!("Open error: {error}"),
+            Err(OpenError::Connect(error)) => outcome.line = format!("Open error: {error}"),
+            Err(OpenError::Tls(fault)) => outcome.line = format!("TLS error: {fault}").replace('"', "'"),
         }
     }
     None
+}
+
+/// The PROXY header that goes before all else, for a backend that wants one.
+fn proxy_prefix(backend: &Backend) -> Vec<u8> {
+    backend.definition().proxy_header.map_or_else(Vec::new, |version| proxy_header(version, None))
 }
 
 /// The request: `.request` as given, or one made of `.url`.

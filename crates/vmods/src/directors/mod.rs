@@ -26,6 +26,7 @@ pub(crate) use members::mix;
 pub(crate) use members::unit;
 
 use crate::arguments::{Arguments, functions, optional, or, required};
+use copal_origin::Group;
 use copal_vcl as vcl;
 use fallback::Fallback;
 use hash::Hash;
@@ -169,6 +170,7 @@ pub fn director_of(object: &ObjectRef) -> Option<BackendRef> {
         .or_else(|| as_backend::<Random>(object))
         .or_else(|| as_backend::<Hash>(object))
         .or_else(|| as_backend::<Shard>(object))
+        .or_else(|| as_backend::<Group>(object))
 }
 
 /// The object that a method was called on.

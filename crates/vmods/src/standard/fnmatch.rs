@@ -23,6 +23,11 @@ pub(super) fn fnmatch(call: &mut Call<'_>) -> Result<Value> {
     Ok(Value::Bool(matches(pattern, subject, options)))
 }
 
+/// Whether `subject` matches the shell pattern, in which `*` and `?` stand for anything.
+pub(crate) fn glob(pattern: &[u8], subject: &[u8]) -> bool {
+    matches(pattern, subject, Options { pathname: false, noescape: false, period: false })
+}
+
 /// How a pattern is read; each field is a parameter of `std.fnmatch`.
 #[derive(Clone, Copy, Debug)]
 struct Options {

@@ -15,6 +15,9 @@ mod random;
 mod strftime;
 mod text;
 
+pub(crate) use fnmatch::glob;
+pub(crate) use strftime::utc_time;
+
 use crate::arguments::{functions, optional, or, required};
 use copal_vcl::host::Sub;
 use copal_vcl::vmod::Type;

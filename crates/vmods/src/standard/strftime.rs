@@ -33,8 +33,12 @@ const MONTHS: [&str; 12] = [
 pub(super) fn strftime(call: &mut Call<'_>) -> Result<Value> {
     let arguments = Arguments(call.arguments);
     let format = arguments.text_or_empty(1)?;
-    let text = Moment::new(arguments.time(0)?).and_then(|moment| render(&moment, format));
-    Ok(Value::text(text.unwrap_or_default()))
+    Ok(Value::text(utc_time(arguments.time(0)?, format)))
+}
+
+/// `time` in UTC by `format`; empty if that is too long, or the time too far away.
+pub(crate) fn utc_time(time: copal_base::Time, format: &[u8]) -> Vec<u8> {
+    Moment::new(time).and_then(|moment| render(&moment, format)).unwrap_or_default()
 }
 
 /// `format` filled in; `None` if that outgrows [`OUTPUT_MAX`].
