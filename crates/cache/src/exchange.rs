@@ -341,7 +341,7 @@ impl Exchange {
         let mut wait = wait;
         loop {
             let value = match wait {
-                Wait::Work(work) => work.await,
+                Wait::Work(work) => (work.await)(self),
                 Wait::CacheBody { .. } => Err(Fault("only vcl_recv can wait for the request body".into())),
             };
             match self.resume(value) {

@@ -5,6 +5,7 @@ use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Records, Tag};
 use vcl::host::{Fault, Result};
+use vcl::value::Text;
 use wire::Fields;
 
 /// How much a message that VCL builds may hold.
@@ -38,16 +39,8 @@ impl Header<'_> {
     /// A fault, and the message as it was, if the value cannot be one or there is no room for it; in the latter case the
     /// field is logged as lost.
     pub(crate) fn set(&mut self, name: &[u8], value: &[u8], room: Room) -> Result<()> {
-        if !wire::syntax::valid_value(value) {
-            let shown = [name, b": ", value].concat();
-            return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(&shown))));
-        }
         let there = self.fields.has(name);
-        let too_long = self.fields.byte_len() + name.len() + value.len() + 4 > room.bytes;
-        if too_long || (!there && self.fields.len() >= room.fields) {
-            self.records.header(Tag::LostHeader, name, value);
-            return Err(Fault("Workspace overflow".into()));
-        }
+        self.check(name, value, room, !there)?;
         if there {
             self.log_unset(name);
         }
@@ -55,6 +48,32 @@ impl Header<'_> {
             return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(name))));
         }
         self.records.header(self.set, name, value.trim_ascii());
+        Ok(())
+    }
+
+    /// Adds a field, also where there is one of that name.
+    ///
+    /// # Errors
+    /// As [`Header::set`], and for a name that is none: it may come from data.
+    pub(crate) fn add(&mut self, name: &[u8], value: &[u8], room: Room) -> Result<()> {
+        self.check(name, value, room, true)?;
+        if !self.fields.push(name, value) {
+            return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(name))));
+        }
+        self.records.header(self.set, name, value.trim_ascii());
+        Ok(())
+    }
+
+    fn check(&mut self, name: &[u8], value: &[u8], room: Room, is_new: bool) -> Result<()> {
+        if !wire::syntax::valid_value(value) {
+            let shown = [name, b": ", value].concat();
+            return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(&shown))));
+        }
+        let too_long = self.fields.byte_len() + name.len() + value.len() + 4 > room.bytes;
+        if too_long || (is_new && self.fields.len() >= room.fields) {
+            self.records.header(Tag::LostHeader, name, value);
+            return Err(Fault("Workspace overflow".into()));
+        }
         Ok(())
     }
 
@@ -71,6 +90,12 @@ impl Header<'_> {
             self.records.text(self.unset, field.line);
         }
     }
+}
+
+/// A copy of all fields: names and values.
+pub(crate) fn all(fields: &Fields) -> Vec<(Text, Text)> {
+    let copy = Text::copy_from_slice;
+    fields.iter().map(|field| (copy(field.name), copy(field.value))).collect()
 }
 
 /// The fault of a message that cannot be changed where VCL tries to.

@@ -415,6 +415,31 @@ impl Host for Exchange {
         Ok(())
     }
 
+    fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
+        let room = Room::of(&self.current.settings);
+        self.message(side)?.add(name, value, room)
+    }
+
+    fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
+        self.fields(side).map_or_else(Vec::new, crate::header::all)
+    }
+
+    fn credentials(&self) -> Option<(u32, u32)> {
+        self.session.credentials
+    }
+
+    fn proxy_attributes(&self) -> &[u8] {
+        self.session.proxy_attributes.as_deref().unwrap_or_default()
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        self.session.descriptor
+    }
+
+    fn kept_body(&self) -> Option<Text> {
+        self.cached_body.clone()
+    }
+
     fn hash_data(&mut self, text: &[u8]) -> Result<()> {
         if self.hash_input.len() + text.len() > self.current.settings.head_max {
             return Err(Fault("hash_data() was given too much".into()));

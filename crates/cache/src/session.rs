@@ -35,6 +35,13 @@ pub struct Session {
     pub timeouts: std::cell::Cell<Timeouts>,
     /// The type of service that VCL asks for (`std.set_ip_tos`), until the connection has taken it over.
     pub tos: std::cell::Cell<Option<u8>>,
+    /// The kernel's number of the client's TCP connection, for modules that ask the kernel about it; `None` on a
+    /// Unix-domain socket. Good only while the connection lives, so for a client's request, not for a fetch.
+    pub descriptor: Option<i32>,
+    /// User and group id of the process at the other end of a Unix-domain socket.
+    pub credentials: Option<(u32, u32)>,
+    /// The attributes (TLVs) of the connection's PROXY header, at most `wire::proxy::V2_MAX` bytes.
+    pub proxy_attributes: Option<Box<[u8]>>,
 }
 
 /// The `ReqStart` record of a connection.

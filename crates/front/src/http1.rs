@@ -39,7 +39,7 @@ impl Connection {
         Self { front, stream, buffer: ReadBuffer::default(), deadline, served: false }
     }
 
-    pub(crate) async fn read_proxy(&mut self) -> Option<wire::proxy::Header> {
+    pub(crate) async fn read_proxy(&mut self) -> Result<proxy::Introduction, Option<wire::proxy::Wrong>> {
         let timeout = self.front.settings().timeout_idle;
         proxy::read(&mut self.stream, &mut self.buffer, &self.deadline, timeout).await
     }

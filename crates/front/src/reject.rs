@@ -53,7 +53,6 @@ fn reason(counters: &Counters, reject: Reject) -> &Counter {
         | Reject::ChunkEnd
         | Reject::Trailer
         | Reject::TrailerTooLarge => &counters.refused_body,
-        Reject::ProxyHeader => &counters.refused_proxy,
     }
 }
 

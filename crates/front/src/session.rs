@@ -1,6 +1,7 @@
 //! A connection from its acceptance to its first request: who is it, and what does it speak?
 
 use crate::http1::Connection;
+use crate::proxy::Introduction;
 use crate::serve::Front;
 use base::Time;
 use cache::Session;
@@ -9,9 +10,12 @@ use copal_base as base;
 use copal_cache as cache;
 use copal_net as net;
 use copal_observe as observe;
+use copal_wire as wire;
 use net::listen::Protocol;
 use observe::{Kind, Records, Tag};
+use std::os::fd::AsRawFd as _;
 use std::rc::Rc;
+use wire::proxy::Wrong;
 
 /// The listener a connection came by.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
     let local = &front.local;
     local.counters.sess_conn.inc();
     let opened = local.now();
-    let session = Session {
+    let mut session = Session {
         vxid: local.vxid(),
         client: stream.peer().unwrap_or(UNIX_PEER),
         server: stream.local().unwrap_or(UNIX_PEER),
@@ -39,20 +43,31 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
         opened,
         timeouts: Default::default(),
         tos: Default::default(),
+        descriptor: (!stream.is_unix()).then(|| stream.as_raw_fd()),
+        credentials: if stream.is_unix() { stream.credentials() } else { None },
+        proxy_attributes: None,
     };
     let mut connection = Connection::new(Rc::clone(&front), stream);
-    let reason = match introduced(&mut connection, session, &door).await {
-        Ok(mut session) => {
+    let introduction = match door.protocol {
+        Protocol::Proxy => connection.read_proxy().await.map(Some),
+        Protocol::Http => Ok(None),
+    };
+    log_open(&front, &session, &door);
+    let reason = match introduction {
+        Ok(introduction) => {
+            if let Some(introduction) = introduction {
+                introduce(&front, &mut session, introduction);
+            }
             session.client_text = session.client.ip().to_string().into_bytes();
             session.req_start = cache::session::req_start(session.client, &session.listener);
             let session = Rc::new(session);
-            log_open(&front, &session);
             let reason = connection.run(&session).await;
             log_close(&front, &session, reason);
             reason
         }
-        Err(session) => {
-            log_open(&front, &session);
+        Err(wrong) => {
+            front.local.counters.refused_proxy.inc();
+            log_garbage(&front, &session, wrong);
             log_close(&front, &session, "RX_JUNK");
             "RX_JUNK"
         }
@@ -63,32 +78,43 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
     }
 }
 
-/// The session with the addresses of a PROXY header, where one is due.
-async fn introduced(
-    connection: &mut Connection,
-    mut session: Session,
-    door: &Door,
-) -> Result<Session, Session> {
-    if door.protocol != Protocol::Proxy {
-        return Ok(session);
+/// The session takes the addresses and attributes of a PROXY header.
+fn introduce(front: &Front, session: &mut Session, introduction: Introduction) {
+    let Introduction { header, version, attributes } = introduction;
+    if !header.local {
+        session.client = header.source.unwrap_or(session.client);
+        session.server = header.destination.unwrap_or(session.server);
     }
-    match connection.read_proxy().await {
-        Some(header) => {
-            if !header.local {
-                session.client = header.source.unwrap_or(session.client);
-                session.server = header.destination.unwrap_or(session.server);
-            }
-            Ok(session)
-        }
-        None => Err(session),
+    session.proxy_attributes = attributes;
+    let mut records = Records::new(&front.local.log);
+    records.begin(session.vxid, Kind::Session);
+    match (header.source, header.destination) {
+        (Some(client), Some(server)) => records.fmt(
+            Tag::Proxy,
+            format_args!("{version} {} {} {} {}", client.ip(), client.port(), server.ip(), server.port()),
+        ),
+        _ => records.fmt(Tag::Proxy, format_args!("{version} local local local local")),
     }
+    records.flush();
 }
 
-fn log_open(front: &Front, session: &Session) {
+fn log_garbage(front: &Front, session: &Session, wrong: Option<Wrong>) {
+    let Some(wrong) = wrong.filter(|wrong| *wrong != Wrong::NoHeader) else { return };
+    let mut records = Records::new(&front.local.log);
+    records.begin(session.vxid, Kind::Session);
+    records.fmt(Tag::ProxyGarbage, format_args!("{wrong}"));
+    records.flush();
+}
+
+fn log_open(front: &Front, session: &Session, door: &Door) {
     let local = &front.local;
     let mut records = Records::new(&local.log);
     records.begin(session.vxid, Kind::Session);
-    records.text(Tag::Begin, b"sess 0 HTTP/1");
+    let protocol: &[u8] = match door.protocol {
+        Protocol::Proxy => b"sess 0 PROXY",
+        Protocol::Http => b"sess 0 HTTP/1",
+    };
+    records.text(Tag::Begin, protocol);
     let (client, server) = (session.remote, session.local);
     records.fmt(
         Tag::SessOpen,

@@ -6,6 +6,7 @@
 //!
 //! No HTTP here: bytes come and go.
 
+pub mod accounts;
 pub mod blocking;
 pub mod buffer;
 pub mod deadline;
@@ -14,6 +15,7 @@ pub mod listen;
 pub mod pipe;
 pub mod stream;
 mod sys;
+pub mod tcp;
 pub mod tls;
 pub mod worker;
 

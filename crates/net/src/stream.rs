@@ -358,6 +358,15 @@ impl Stream {
         }
     }
 
+    /// User and group id of the process at the other end of a Unix socket, as they were when it connected; `None` for
+    /// TCP, or if the kernel does not say.
+    pub fn credentials(&self) -> Option<(u32, u32)> {
+        match self.io.get_ref() {
+            Inner::Unix(socket) => sys::credentials(socket),
+            Inner::Tcp(_) => None,
+        }
+    }
+
     /// Makes closing the connection a reset: the peer cannot take what it got for the whole. Used where a body was cut.
     pub fn reset_on_close(&self) {
         let _ = SockRef::from(&self.io).set_linger(Some(Duration::ZERO));

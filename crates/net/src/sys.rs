@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -84,6 +84,50 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Reads a socket option into `value`; gives how many bytes the kernel wrote.
+fn get_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut size = value.len() as libc::socklen_t;
+    // SAFETY: the pointer and size describe `value`, which the kernel fills at most to its end.
+    check(unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &mut size) })?;
+    Ok((size as usize).min(value.len()))
+}
+
+/// User and group id of the process at the other end of a Unix socket; `None` if the kernel does not say.
+pub(crate) fn credentials(socket: &impl AsRawFd) -> Option<(u32, u32)> {
+    let mut value = [0; size_of::<libc::ucred>()];
+    let size = get_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, &mut value).ok()?;
+    // pid, uid, gid: three numbers of four bytes. Source: unix(7).
+    let word = |index: usize| value.get(4 * index..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+    if size == value.len() { Some((word(1)?, word(2)?)) } else { None }
+}
+
+/// The kernel's `tcp_info` of a TCP socket as bytes, as many as it has; empty if it is none.
+pub(crate) fn tcp_information(fd: RawFd) -> Vec<u8> {
+    let mut value = vec![0; 512];
+    let size = get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut value).unwrap_or(0);
+    value.truncate(size);
+    value
+}
+
+/// The name of a TCP socket's congestion control algorithm.
+pub(crate) fn congestion(fd: RawFd) -> io::Result<String> {
+    let mut value = [0; 32];
+    let size = get_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut value)?;
+    let name = value[..size].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Sets a socket option to some bytes.
+pub(crate) fn set_option_bytes(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: the pointer and size describe `value`, which the kernel only reads.
+    check(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t) })
+}
+
 /// The user id of a user name, if there is such a user.
 pub(crate) fn user_id(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name)?;
@@ -108,6 +152,32 @@ pub(crate) fn group_id(name: &str) -> io::Result<Option<u32>> {
     let result =
         unsafe { libc::getgrnam_r(name.as_ptr(), &mut entry, space.as_mut_ptr(), space.len(), &mut found) };
     looked_up(result, found.is_null(), entry.gr_gid)
+}
+
+/// The name of a user id, if there is such a user.
+pub(crate) fn user_name(id: u32) -> io::Result<Option<String>> {
+    let mut space = vec![0 as libc::c_char; SPACE];
+    // SAFETY: an all-zero passwd (null pointers, zero ids) is a valid value to be overwritten.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call; `space` is as long as said.
+    let result = unsafe { libc::getpwuid_r(id, &mut entry, space.as_mut_ptr(), space.len(), &mut found) };
+    let known = looked_up(result, found.is_null(), id)?;
+    // SAFETY: an entry that was found has a name that ends with a zero and lies in `space`, which still lives.
+    Ok(known.map(|_| unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned()))
+}
+
+/// The name of a group id, if there is such a group.
+pub(crate) fn group_name(id: u32) -> io::Result<Option<String>> {
+    let mut space = vec![0 as libc::c_char; SPACE];
+    // SAFETY: an all-zero group (null pointers, zero id) is a valid value to be overwritten.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call; `space` is as long as said.
+    let result = unsafe { libc::getgrgid_r(id, &mut entry, space.as_mut_ptr(), space.len(), &mut found) };
+    let known = looked_up(result, found.is_null(), id)?;
+    // SAFETY: an entry that was found has a name that ends with a zero and lies in `space`, which still lives.
+    Ok(known.map(|_| unsafe { CStr::from_ptr(entry.gr_name) }.to_string_lossy().into_owned()))
 }
 
 /// Room for one entry with its strings; a group of thousands of members fits.
@@ -139,6 +209,10 @@ mod tests {
         assert_eq!(user_id("no-such-user-here").unwrap(), None);
         assert_eq!(group_id("no-such-group-here").unwrap(), None);
         assert!(user_id("a\0b").is_err());
+        assert_eq!(user_name(0).unwrap().as_deref(), Some("root"));
+        assert_eq!(group_name(0).unwrap().as_deref(), Some("root"));
+        assert_eq!(user_name(u32::MAX - 7).unwrap(), None);
+        assert_eq!(group_name(u32::MAX - 7).unwrap(), None);
     }
 
     #[test]

@@ -33,23 +33,36 @@ pub enum Wait {
         /// In bytes.
         limit: u64,
     },
-    /// A VMOD's work that takes time (a name to look up, a file to read, a peer to wait for): drive it to its end and
-    /// resume with what it gives. `vcl_init` and `vcl_fini` cannot wait; a function called there does its work at once.
+    /// A VMOD's work that takes time (a name to look up, a file to read, a peer to wait for): drive it to its end, call
+    /// what it gives with the host and resume with the value of that. `vcl_init` and `vcl_fini` cannot wait; a function
+    /// called there does its work at once.
     Work(Work),
 }
 
+/// The last part of a [`Work`], which may touch the request again, as to log.
+pub type Finish = Box<dyn FnOnce(&mut dyn Host) -> Result<Value>>;
+
 /// Work that takes time; see [`Wait::Work`]. It holds nothing of the request, and dropping it gives it up.
-pub struct Work(Pin<Box<dyn Future<Output = Result<Value>>>>);
+pub struct Work(Pin<Box<dyn Future<Output = Finish>>>);
 
 impl Work {
     /// Work that is done when `future` is.
     pub fn new(future: impl Future<Output = Result<Value>> + 'static) -> Self {
+        Self::with(async move {
+            let value = future.await;
+            let finish: Finish = Box::new(move |_| value);
+            finish
+        })
+    }
+
+    /// Work that ends with a call on the host.
+    pub fn with(future: impl Future<Output = Finish> + 'static) -> Self {
         Self(Box::pin(future))
     }
 }
 
 impl Future for Work {
-    type Output = Result<Value>;
+    type Output = Finish;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(context)

@@ -260,6 +260,35 @@ pub trait Host: Any {
     fn set_ip_tos(&mut self, tos: u8) -> Result<()> {
         Err(Fault(format!("no client connection to set type of service {tos} on")))
     }
+    /// Adds a field, also where there is one of that name.
+    ///
+    /// # Errors
+    /// As [`Host::set_header`].
+    fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
+        let _ = (name, value);
+        Err(Fault(format!("{side:?} cannot be changed here")))
+    }
+    /// All fields of a message, in their order: names without the colon, and values.
+    fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
+        let _ = side;
+        Vec::new()
+    }
+    /// User and group id of the client's process; `None` where the client did not come by a Unix-domain socket.
+    fn credentials(&self) -> Option<(u32, u32)> {
+        None
+    }
+    /// The attributes (TLVs) of the client's PROXY header, as they came; empty if there are none.
+    fn proxy_attributes(&self) -> &[u8] {
+        &[]
+    }
+    /// The kernel's number of the client's TCP connection, good for the length of a call.
+    fn descriptor(&self) -> Option<i32> {
+        None
+    }
+    /// The request body, if it was read to its end and kept (`std.cache_req_body`).
+    fn kept_body(&self) -> Option<Text> {
+        None
+    }
     /// A backend or director of this VCL by its name (`directors.lookup`), in `vcl_init` and `vcl_fini`.
     fn find_backend(&self, name: &str) -> Option<crate::value::BackendRef> {
         let _ = name;

@@ -113,6 +113,14 @@ impl<'call> Arguments<'call> {
         }
     }
 
+    /// STRANDS that were not joined.
+    pub(crate) fn strands(self, index: usize) -> Result<&'call [Option<Text>]> {
+        match self.0.get(index) {
+            Some(Value::Strands(strands)) => Ok(strands),
+            other => Err(wrong(index, "Strands", other)),
+        }
+    }
+
     /// A REGEX, among those of the call.
     pub(crate) fn regex(self, index: usize, regexes: &'call [Regex]) -> Result<&'call Regex> {
         match self.0.get(index) {

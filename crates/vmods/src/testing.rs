@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use vcl::exec::Wait;
 use vcl::host::{Fault, Host, Result, Side, Sub};
+use vcl::regex::Regex;
 use vcl::value::{Ask, Backend, BackendRef, Health, Resolved, Text, Value};
 use vcl::variables::Var;
-use vcl::vmod::{Call, Default as Fallback, Function, ObjectRef, Parameter, Type};
+use vcl::vmod::{Call, Default as Fallback, Function, Object, ObjectRef, Parameter, Type, Vmod};
 
 /// A STRING value.
 pub(crate) fn text(text: &str) -> Value {
@@ -30,6 +31,12 @@ pub(crate) struct FakeHost {
     pub(crate) tasks: HashMap<usize, Box<dyn Any>>,
     pub(crate) maker: Option<Arc<copal_origin::Maker>>,
     pub(crate) in_place: bool,
+    /// What `get` answers.
+    pub(crate) variables: Vec<(Var, Value)>,
+    pub(crate) credentials: Option<(u32, u32)>,
+    pub(crate) attributes: Vec<u8>,
+    pub(crate) body: Option<Text>,
+    pub(crate) descriptor: Option<i32>,
 }
 
 impl Default for FakeHost {
@@ -41,6 +48,11 @@ impl Default for FakeHost {
             fields: Vec::new(),
             logged: Vec::new(),
             backends: HashMap::new(),
+            variables: Vec::new(),
+            credentials: None,
+            attributes: Vec::new(),
+            body: None,
+            descriptor: None,
             random: std::cell::Cell::new(1),
             tasks: HashMap::new(),
             maker: None,
@@ -64,8 +76,11 @@ impl Host for FakeHost {
     fn now(&self) -> Time {
         self.now
     }
-    fn get(&self, _: Var) -> Result<Value> {
-        Err(Fault("no variables here".into()))
+    fn get(&self, variable: Var) -> Result<Value> {
+        match self.variables.iter().find(|(known, _)| *known == variable) {
+            Some((_, value)) => Ok(value.clone()),
+            None => Err(Fault("no such variable here".into())),
+        }
     }
     fn set(&mut self, _: Var, _: Value) -> Result<()> {
         Err(Fault("no variables here".into()))
@@ -98,8 +113,29 @@ impl Host for FakeHost {
         self.fields.retain(|field| !Self::is(field, side, name));
         Ok(())
     }
-    fn hash_data(&mut self, _: &[u8]) -> Result<()> {
+    fn hash_data(&mut self, text: &[u8]) -> Result<()> {
+        self.logged.push(format!("hash_data {}", String::from_utf8_lossy(text)));
         Ok(())
+    }
+    fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
+        self.fields.push((side, Text::copy_from_slice(name), Text::copy_from_slice(value)));
+        Ok(())
+    }
+    fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
+        let fields = self.fields.iter().filter(|field| field.0 == side);
+        fields.map(|field| (field.1.clone(), field.2.clone())).collect()
+    }
+    fn credentials(&self) -> Option<(u32, u32)> {
+        self.credentials
+    }
+    fn proxy_attributes(&self) -> &[u8] {
+        &self.attributes
+    }
+    fn kept_body(&self) -> Option<Text> {
+        self.body.clone()
+    }
+    fn descriptor(&self) -> Option<i32> {
+        self.descriptor
     }
     fn synthetic(&mut self, _: &[u8], _: bool) -> Result<()> {
         Ok(())
@@ -223,6 +259,7 @@ fn value_of(kind: Type, literal: &'static str) -> Value {
         Type::Real => Value::Real(literal.parse().unwrap()),
         Type::Duration => Value::Duration(literal.trim_end_matches('s').parse().unwrap()),
         Type::String => text(literal.trim_matches('"')),
+        Type::Bytes => Value::Bytes(literal.trim_end_matches('B').parse().unwrap()),
         Type::Enum(_) => Value::Enum(literal),
         _ => panic!("no literal of {kind:?}"),
     }
@@ -242,6 +279,69 @@ pub(crate) fn call_function(
     (value, call.wait)
 }
 
+/// Calls a function of `module` in `subroutine`.
+pub(crate) fn call_in_module(
+    module: &Vmod,
+    host: &mut FakeHost,
+    subroutine: Sub,
+    name: &str,
+    arguments: &[Value],
+) -> Result<Value> {
+    call_with(module, host, subroutine, name, arguments, &[])
+}
+
+/// The same with regular expressions, which are [`Value::Code`] arguments.
+pub(crate) fn call_with(
+    module: &Vmod,
+    host: &mut FakeHost,
+    subroutine: Sub,
+    name: &str,
+    arguments: &[Value],
+    regexes: &[Regex],
+) -> Result<Value> {
+    let function = module.functions.iter().find(|function| function.name == name).unwrap();
+    let arguments = complete(function.parameters, arguments);
+    let mut call = Call { host, arguments: &arguments, object: None, subroutine, regexes, wait: None };
+    (function.body)(&mut call)
+}
+
+/// As [`call_in_module`], and waits for what the call waits for.
+pub(crate) fn finish_in_module(
+    module: &Vmod,
+    host: &mut FakeHost,
+    subroutine: Sub,
+    name: &str,
+    arguments: &[Value],
+) -> Result<Value> {
+    let function = module.functions.iter().find(|function| function.name == name).unwrap();
+    let called = call_function(host, subroutine, function, None, arguments);
+    finish(host, called)
+}
+
+/// The value of a call, or of the work it has others wait for.
+pub(crate) fn finish(host: &mut FakeHost, (value, wait): (Result<Value>, Option<Wait>)) -> Result<Value> {
+    match wait {
+        None => value,
+        Some(Wait::Work(work)) => copal_net::worker::block_on(work)(host),
+        Some(Wait::CacheBody { .. }) => Err(Fault("waits for the request body".into())),
+    }
+}
+
+/// Makes an object in `vcl_init`.
+pub(crate) fn make_object(object: &Object, name: &str, arguments: &[Value]) -> Result<ObjectRef> {
+    let mut host = FakeHost::default();
+    let arguments = complete(object.parameters, arguments);
+    let mut call = Call {
+        host: &mut host,
+        arguments: &arguments,
+        object: None,
+        subroutine: Sub::Init,
+        regexes: &[],
+        wait: None,
+    };
+    (object.make)(name, &mut call)
+}
+
 /// Calls a function of `std` in `subroutine`.
 pub(crate) fn call_std_in(
     host: &mut FakeHost,
@@ -255,7 +355,8 @@ pub(crate) fn call_std_in(
 
 /// Calls a function of `std` for a given request.
 pub(crate) fn call_std_on(host: &mut FakeHost, name: &str, arguments: &[Value]) -> Result<Value> {
-    call_std_in(host, Sub::Recv, name, arguments).0
+    let called = call_std_in(host, Sub::Recv, name, arguments);
+    finish(host, called)
 }
 
 /// Calls a function of `std` for a fresh request.

@@ -17,7 +17,8 @@
 //!
 //! Source: the PROXY protocol specification of HAProxy, versions 1 and 2.
 
-use crate::{Reject, syntax};
+use crate::syntax;
+use std::fmt;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -41,20 +42,101 @@ pub struct Header {
     pub local: bool,
 }
 
+/// What is wrong with a header; prints as the `ProxyGarbage` record names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    /// It begins as neither version does. Nothing is logged of that.
+    NoHeader,
+    /// Version 1: the line does not end by [`V1_MAX`] bytes, or not with CRLF.
+    Line,
+    /// Version 1: less than six words.
+    TooFewFields,
+    /// Version 1: more than six words.
+    TooManyFields,
+    /// Version 1: the second word is neither `TCP4` nor `TCP6`.
+    Family,
+    /// Version 1: the source's address or port is none of that family.
+    Source,
+    /// Version 1: the destination's address or port is none of that family.
+    Destination,
+    /// Version 2: the version is not 2 or the command is unknown.
+    Command,
+    /// Version 2: longer than [`V2_MAX`].
+    Length,
+    /// Version 2: a family or transport that no connection of ours can have.
+    Protocol,
+    /// Version 2: no room for the addresses.
+    Addresses,
+    /// Version 2: the attributes do not fill their space.
+    Attributes,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoHeader => "no PROXY header",
+            Self::Line => "PROXY1: No line end",
+            Self::TooFewFields => "PROXY1: Too few fields",
+            Self::TooManyFields => "PROXY1: Too many fields",
+            Self::Family => "PROXY1: Wrong TCP[46] field",
+            Self::Source => "PROXY1: Cannot resolve source address",
+            Self::Destination => "PROXY1: Cannot resolve destination address",
+            Self::Command => "PROXY2: bad command",
+            Self::Length => "PROXY2: Header too long",
+            Self::Protocol => "PROXY2: unsupported protocol",
+            Self::Addresses => "PROXY2: Ignoring short addresses",
+            Self::Attributes => "PROXY2: TLV Dribble bytes",
+        })
+    }
+}
+
 /// Reads the header at the start of `buf`: its length and what it says, or `None` if more bytes are needed (never once
 /// [`V2_MAX`] bytes are there).
 ///
 /// # Errors
-/// [`Reject::ProxyHeader`] as soon as the bytes cannot become a header. A connection that must begin with a header and
-/// does not is closed: guessing would let clients choose their own address.
-pub fn parse(buf: &[u8]) -> Result<Option<(usize, Header)>, Reject> {
+/// As soon as the bytes cannot become a header. A connection that must begin with a header and does not is closed:
+/// guessing would let clients choose their own address.
+pub fn parse(buf: &[u8]) -> Result<Option<(usize, Header)>, Wrong> {
     if starts_like(buf, V1_START) {
         parse_v1(buf)
     } else if starts_like(buf, SIGNATURE) {
         parse_v2(buf)
     } else {
-        Err(Reject::ProxyHeader)
+        Err(Wrong::NoHeader)
     }
+}
+
+/// Which version a whole header that [`parse`] took is of: 1 or 2.
+pub fn version(header: &[u8]) -> u8 {
+    if header.starts_with(SIGNATURE) { 2 } else { 1 }
+}
+
+/// The attributes (TLVs) of a whole header that [`parse`] took; empty if it has none or is of version 1.
+pub fn attributes(header: &[u8]) -> &[u8] {
+    let Some(&[command, family, ..]) = header.get(SIGNATURE.len()..V2_FIXED) else { return &[] };
+    if command != 0x21 || !header.starts_with(SIGNATURE) {
+        return &[];
+    }
+    let addresses = match family {
+        0x11 => 12,
+        0x21 => 36,
+        0x31 => 216,
+        _ => 0,
+    };
+    header.get(V2_FIXED + addresses..).unwrap_or_default()
+}
+
+/// The value of the first attribute of type `kind` among `attributes`.
+pub fn attribute(attributes: &[u8], kind: u8) -> Option<&[u8]> {
+    let mut rest = attributes;
+    while let Some((&[found, high, low], after)) = rest.split_first_chunk::<3>() {
+        let (value, next) = after.split_at_checked(usize::from(u16::from_be_bytes([high, low])))?;
+        if found == kind {
+            return Some(value);
+        }
+        rest = next;
+    }
+    None
 }
 
 /// Whether `buf` begins with `start` or could still come to.
@@ -63,78 +145,84 @@ fn starts_like(buf: &[u8], start: &[u8]) -> bool {
     buf[..shared] == start[..shared]
 }
 
-fn parse_v1(buf: &[u8]) -> Result<Option<(usize, Header)>, Reject> {
+fn parse_v1(buf: &[u8]) -> Result<Option<(usize, Header)>, Wrong> {
     let seen = &buf[..buf.len().min(V1_MAX)];
     let Some(end) = seen.iter().position(|&byte| byte == b'\n') else {
-        return if seen.len() == V1_MAX { Err(Reject::ProxyHeader) } else { Ok(None) };
+        return if seen.len() == V1_MAX { Err(Wrong::Line) } else { Ok(None) };
     };
-    let line = seen[..end].strip_suffix(b"\r").ok_or(Reject::ProxyHeader)?;
-    Ok(Some((end + 1, v1_line(line).ok_or(Reject::ProxyHeader)?)))
+    let line = seen[..end].strip_suffix(b"\r").ok_or(Wrong::Line)?;
+    Ok(Some((end + 1, v1_line(line)?)))
 }
 
-fn v1_line(line: &[u8]) -> Option<Header> {
-    let text = std::str::from_utf8(line).ok()?.strip_prefix("PROXY ")?;
+fn v1_line(line: &[u8]) -> Result<Header, Wrong> {
+    let text = std::str::from_utf8(line).map_err(|_| Wrong::Line)?;
+    let Some(text) = text.strip_prefix("PROXY ") else {
+        return Err(if text == "PROXY" { Wrong::TooFewFields } else { Wrong::NoHeader });
+    };
     if text == "UNKNOWN" || text.starts_with("UNKNOWN ") {
-        return Some(Header::default());
+        return Ok(Header::default());
     }
-    let mut words = text.split(' ');
-    let is_v4 = match words.next()? {
+    let mut words = [""; 5];
+    let mut count = 0;
+    for word in text.split(' ') {
+        *words.get_mut(count).ok_or(Wrong::TooManyFields)? = word;
+        count += 1;
+    }
+    let [family, source, destination, source_port, destination_port] = words;
+    if count < words.len() {
+        return Err(Wrong::TooFewFields);
+    }
+    let is_v4 = match family {
         "TCP4" => true,
         "TCP6" => false,
-        _ => return None,
+        _ => return Err(Wrong::Family),
     };
-    let address = |word: Option<&str>| -> Option<IpAddr> {
-        let address: IpAddr = word?.parse().ok()?;
-        (address.is_ipv4() == is_v4).then_some(address)
+    let end = |address: &str, port: &str| -> Option<SocketAddr> {
+        let address: IpAddr = address.parse().ok()?;
+        let port = u16::try_from(syntax::parse_digits(port.as_bytes())?).ok()?;
+        (address.is_ipv4() == is_v4).then_some(SocketAddr::new(address, port))
     };
-    let port = |word: Option<&str>| u16::try_from(syntax::parse_digits(word?.as_bytes())?).ok();
-    let (source, destination) = (address(words.next())?, address(words.next())?);
-    let (source_port, destination_port) = (port(words.next())?, port(words.next())?);
-    if words.next().is_some() {
-        return None;
-    }
-    Some(Header {
-        source: Some(SocketAddr::new(source, source_port)),
-        destination: Some(SocketAddr::new(destination, destination_port)),
+    Ok(Header {
+        source: Some(end(source, source_port).ok_or(Wrong::Source)?),
+        destination: Some(end(destination, destination_port).ok_or(Wrong::Destination)?),
         local: false,
     })
 }
 
-fn parse_v2(buf: &[u8]) -> Result<Option<(usize, Header)>, Reject> {
+fn parse_v2(buf: &[u8]) -> Result<Option<(usize, Header)>, Wrong> {
     // What can be told to be wrong is refused before the rest is waited for.
     if buf.get(12).is_some_and(|&byte| byte != 0x20 && byte != 0x21) {
-        return Err(Reject::ProxyHeader);
+        return Err(Wrong::Command);
     }
     let Some(&[command, family, high, low]) = buf.get(SIGNATURE.len()..V2_FIXED) else { return Ok(None) };
     let size = V2_FIXED + usize::from(u16::from_be_bytes([high, low]));
     if size > V2_MAX {
-        return Err(Reject::ProxyHeader);
+        return Err(Wrong::Length);
     }
     let Some(rest) = buf.get(V2_FIXED..size) else { return Ok(None) };
-    let header = v2_body(command, family, rest).ok_or(Reject::ProxyHeader)?;
-    Ok(Some((size, header)))
+    Ok(Some((size, v2_body(command, family, rest)?)))
 }
 
-fn v2_body(command: u8, family: u8, rest: &[u8]) -> Option<Header> {
+fn v2_body(command: u8, family: u8, rest: &[u8]) -> Result<Header, Wrong> {
     if command == 0x20 {
         // LOCAL: the specification has the rest ignored, whatever it is.
-        return Some(Header { local: true, ..Header::default() });
+        return Ok(Header { local: true, ..Header::default() });
     }
     let (header, tlvs) = match family {
         0x00 => (Header::default(), rest),
         0x11 => {
-            let (block, tlvs) = rest.split_first_chunk::<12>()?;
+            let (block, tlvs) = rest.split_first_chunk::<12>().ok_or(Wrong::Addresses)?;
             (addresses(block, |bytes: [u8; 4]| Ipv4Addr::from(bytes).into()), tlvs)
         }
         0x21 => {
-            let (block, tlvs) = rest.split_first_chunk::<36>()?;
+            let (block, tlvs) = rest.split_first_chunk::<36>().ok_or(Wrong::Addresses)?;
             (addresses(block, |bytes: [u8; 16]| Ipv6Addr::from(bytes).into()), tlvs)
         }
-        0x31 => (Header::default(), rest.get(216..)?),
+        0x31 => (Header::default(), rest.get(216..).ok_or(Wrong::Addresses)?),
         // Datagrams do not arrive here, and nothing else is defined.
-        _ => return None,
+        _ => return Err(Wrong::Protocol),
     };
-    tlvs_are_whole(tlvs).then_some(header)
+    if tlvs_are_whole(tlvs) { Ok(header) } else { Err(Wrong::Attributes) }
 }
 
 /// Source address, destination address, source port, destination port. `block` holds two addresses of `N` bytes and two
@@ -168,6 +256,28 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
             write!(out, "PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port())
         }
     };
+}
+
+/// The attribute that tells the host name a client asked for in TLS.
+pub const AUTHORITY: u8 = 0x02;
+
+/// Appends a version 2 header with one attribute, [`AUTHORITY`]. An unknown pair or a longer name than 255 bytes (the
+/// longest there is) leaves it out.
+pub fn write_v2_with_authority(
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    authority: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    write_v2(addresses, out);
+    let Ok(length) = u8::try_from(authority.len()) else { return };
+    if addresses.is_none() {
+        return;
+    }
+    out.extend_from_slice(&[AUTHORITY, 0, length]);
+    out.extend_from_slice(authority);
+    let size = (out.len() - start - V2_FIXED) as u16;
+    out[start + V2_FIXED - 2..start + V2_FIXED].copy_from_slice(&size.to_be_bytes());
 }
 
 /// Appends a version 2 header without TLVs; an unknown pair as command LOCAL.
@@ -236,25 +346,30 @@ mod tests {
 
     #[test]
     fn version_1_refused() {
-        for line in [
-            "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\n",
-            "PROXY TCP4 ::1 ::2 1 2\r\n",
-            "PROXY TCP4 1.2.3.4 1.2.3.4 1\r\n",
-            "PROXY TCP4 1.2.3.4 1.2.3.4 1 65536\r\n",
-            "PROXY TCP4 1.2.3.4 1.2.3.4 +1 2\r\n",
-            "PROXY  TCP4 1.2.3.4 1.2.3.4 1 2\r\n",
-            "PROXY TCP4 1.2.3.4 1.2.3.4 1 2 3\r\n",
-            "PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n",
-            "PROXYTCP4\r\n",
-            "GET / HTTP/1.1\r\n",
-            "PROXY UNKNOWNX\r\n",
-            "PROXY TCP4 1.2.3.4\r 1.2.3.4 1 2\r\n",
-            "PROXY TCP4 01.2.3.4 1.2.3.4 1 2\r\n",
-            "\r\n\r\n\r\n",
+        for (line, wrong) in [
+            ("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\n", Wrong::Line),
+            ("PROXY TCP4 ::1 ::2 1 2\r\n", Wrong::Source),
+            ("PROXY TCP4 1.2.3.4 1.2.3.4 1\r\n", Wrong::TooFewFields),
+            ("PROXY TCP4 1.2.3.4 1.2.3.4 1 65536\r\n", Wrong::Destination),
+            ("PROXY TCP4 1.2.3.4 1.2.3.4 +1 2\r\n", Wrong::Source),
+            ("PROXY  TCP4 1.2.3.4 1.2.3.4 1 2\r\n", Wrong::TooManyFields),
+            ("PROXY TCP4 1.2.3.4 1.2.3.4 1 2 3\r\n", Wrong::TooManyFields),
+            ("PROXY TCP4 1.2.3.4 1.2.3.4 1 2  \r\n", Wrong::TooManyFields),
+            ("PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n", Wrong::Family),
+            ("PROXY A B C D\r\n", Wrong::TooFewFields),
+            ("PROXY\r\n", Wrong::TooFewFields),
+            ("PROXYTCP4\r\n", Wrong::NoHeader),
+            ("GET / HTTP/1.1\r\n", Wrong::NoHeader),
+            ("PROXY UNKNOWNX\r\n", Wrong::TooFewFields),
+            ("PROXY TCP4 1.2.3.4\r 1.2.3.4 1 2\r\n", Wrong::Source),
+            ("PROXY TCP4 01.2.3.4 1.2.3.4 1 2\r\n", Wrong::Source),
+            ("PROXY TCP4 1.2.3.4 D 1 2\r\n", Wrong::Destination),
+            ("\r\n\r\n\r\n", Wrong::NoHeader),
         ] {
-            assert_eq!(parse(line.as_bytes()), Err(Reject::ProxyHeader), "{line:?}");
+            assert_eq!(parse(line.as_bytes()), Err(wrong), "{line:?}");
         }
-        assert_eq!(parse(format!("PROXY UNKNOWN {}", "x".repeat(200)).as_bytes()), Err(Reject::ProxyHeader));
+        let long = format!("PROXY UNKNOWN {}", "x".repeat(200));
+        assert_eq!(parse(long.as_bytes()), Err(Wrong::Line));
     }
 
     #[test]
@@ -277,20 +392,46 @@ mod tests {
 
     #[test]
     fn version_2_refused() {
-        for bytes in [
-            v2(0x11, 0x11, &[0; 12]),
-            v2(0x22, 0x11, &[0; 12]),
-            v2(0x21, 0x12, &[0; 12]),
-            v2(0x21, 0x41, &[0; 12]),
-            v2(0x21, 0x11, &[0; 11]),
-            v2(0x21, 0x21, &[0; 35]),
-            v2(0x21, 0x31, &[0; 215]),
-            v2(0x21, 0x11, &[0; 14]),
-            v2(0x21, 0x11, &[&[0; 12][..], &[4, 0, 9, 1]].concat()),
-            v2(0x21, 0x11, &[0; 5000]),
+        for (bytes, wrong) in [
+            (v2(0x11, 0x11, &[0; 12]), Wrong::Command),
+            (v2(0x22, 0x11, &[0; 12]), Wrong::Command),
+            (v2(0x21, 0x12, &[0; 12]), Wrong::Protocol),
+            (v2(0x21, 0x41, &[0; 12]), Wrong::Protocol),
+            (v2(0x21, 0x11, &[0; 11]), Wrong::Addresses),
+            (v2(0x21, 0x21, &[0; 35]), Wrong::Addresses),
+            (v2(0x21, 0x31, &[0; 215]), Wrong::Addresses),
+            (v2(0x21, 0x11, &[0; 14]), Wrong::Attributes),
+            (v2(0x21, 0x11, &[&[0; 12][..], &[4, 0, 9, 1]].concat()), Wrong::Attributes),
+            (v2(0x21, 0x11, &[0; 5000]), Wrong::Length),
         ] {
-            assert_eq!(parse(&bytes), Err(Reject::ProxyHeader), "{:?}", &bytes[12..16]);
+            assert_eq!(parse(&bytes), Err(wrong), "{:?}", &bytes[12..16]);
         }
+    }
+
+    #[test]
+    fn attributes_are_found_by_type() {
+        let with = |family, size, rest: &[u8]| v2(0x21, family, &[&vec![0; size], rest].concat());
+        let rest = [1, 0, 2, b'h', b'2', 2, 0, 0, 1, 0, 1, b'x'];
+        for (family, size) in [(0x00, 0), (0x11, 12), (0x21, 36), (0x31, 216)] {
+            let header = with(family, size, &rest);
+            let found = attributes(&header);
+            assert_eq!((version(&header), found), (2, &rest[..]));
+            assert_eq!(attribute(found, 1), Some(&b"h2"[..]), "the first of two");
+            assert_eq!((attribute(found, 2), attribute(found, 3)), (Some(&b""[..]), None));
+        }
+        assert_eq!(attributes(&v2(0x20, 0x11, &[1; 20])), b"");
+        let v1 = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n";
+        assert_eq!((version(v1), attributes(v1)), (1, &b""[..]));
+        assert_eq!(attribute(&[1, 0, 9, 9], 1), None);
+    }
+
+    #[test]
+    fn an_authority_is_written() {
+        let pair = Some(("1.2.3.4:5".parse().unwrap(), "5.6.7.8:9".parse().unwrap()));
+        let mut out = b"before".to_vec();
+        write_v2_with_authority(pair, b"example.org", &mut out);
+        assert_eq!(parse(&out[6..]), Ok(Some((out.len() - 6, header("1.2.3.4:5", "5.6.7.8:9")))));
+        assert_eq!(attribute(attributes(&out[6..]), AUTHORITY), Some(&b"example.org"[..]));
     }
 
     #[test]

@@ -70,8 +70,6 @@ pub enum Reject {
     Trailer,
     /// The trailers are longer than the limit.
     TrailerTooLarge,
-    /// A PROXY header is malformed, or absent where one must be.
-    ProxyHeader,
     /// An expectation other than `100-continue` (RFC 9110, section 10.1.1).
     Expectation,
 }
@@ -111,7 +109,6 @@ impl Reject {
         Reject::ChunkEnd,
         Reject::Trailer,
         Reject::TrailerTooLarge,
-        Reject::ProxyHeader,
         Reject::Expectation,
     ];
 
@@ -162,7 +159,6 @@ impl Reject {
             Reject::ChunkEnd => "chunk data not followed by CR LF",
             Reject::Trailer => "malformed trailer",
             Reject::TrailerTooLarge => "trailers too large",
-            Reject::ProxyHeader => "malformed PROXY header",
             Reject::Expectation => "unknown expectation",
         }
     }

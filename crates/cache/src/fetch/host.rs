@@ -246,6 +246,30 @@ impl Host for Fetch {
         Ok(())
     }
 
+    fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
+        let room = Room::of(&self.current.settings);
+        self.message(side)?.add(name, value, room)
+    }
+
+    fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
+        self.fields(side).map_or_else(Vec::new, crate::header::all)
+    }
+
+    fn credentials(&self) -> Option<(u32, u32)> {
+        self.session.credentials
+    }
+
+    fn proxy_attributes(&self) -> &[u8] {
+        self.session.proxy_attributes.as_deref().unwrap_or_default()
+    }
+
+    fn kept_body(&self) -> Option<Text> {
+        match &self.upload {
+            Upload::Cached(body) => Some(body.clone()),
+            Upload::None | Upload::Stream(_) | Upload::Spent => None,
+        }
+    }
+
     fn hash_data(&mut self, _: &[u8]) -> Result<()> {
         Err(Fault("hash_data() is for vcl_hash".into()))
     }

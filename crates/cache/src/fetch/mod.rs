@@ -365,7 +365,7 @@ impl Fetch {
         let mut wait = wait;
         loop {
             let value = match wait {
-                Wait::Work(work) => work.await,
+                Wait::Work(work) => (work.await)(self),
                 Wait::CacheBody { .. } => Err(Fault("only vcl_recv can wait for the request body".into())),
             };
             let mut machine = std::mem::take(&mut self.machine);

@@ -99,7 +99,7 @@ pub(crate) async fn wait(exchange: &mut Exchange, body: &mut dyn RequestBody, wa
     let mut wait = wait;
     loop {
         let value = match wait {
-            Wait::Work(work) => work.await,
+            Wait::Work(work) => (work.await)(exchange),
             Wait::CacheBody { .. } if exchange.cached_body.is_some() => Ok(Value::Bool(true)),
             Wait::CacheBody { limit } => {
                 let limit = limit.min(exchange.current.settings.cache_req_body_max);

@@ -1,14 +1,13 @@
 //! `directors.fallback`: the first healthy member, or with `sticky` the current one as long as it is healthy.
 
-use super::members::{Cell, Column, Members, is_healthy};
-use super::object;
+use super::members::{Cell, Column, Listed, Members, is_healthy};
 use crate::arguments::Arguments;
 use copal_vcl as vcl;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vcl::host::Result;
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::value::{Ask, Backend, Health, ListForm, Resolved};
 use vcl::vmod::{Call, ObjectRef};
 
 /// The director.
@@ -22,19 +21,6 @@ pub(super) struct Fallback {
 impl Fallback {
     pub(super) fn new(name: &str, sticky: bool) -> Self {
         Self { members: Members::new(name), sticky, current: AtomicUsize::new(0) }
-    }
-
-    /// Removes a member and keeps the current one current; its successor takes over if it was the one.
-    fn remove(&self, backend: Option<&BackendRef>) -> Result<()> {
-        if let Some((at, left)) = self.members.remove(backend)? {
-            let current = self.current.load(Ordering::Relaxed);
-            if at < current {
-                self.current.store(current - 1, Ordering::Relaxed);
-            } else if current >= left {
-                self.current.store(0, Ordering::Relaxed);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -86,34 +72,38 @@ impl Backend for Fallback {
     }
 }
 
+impl Listed for Fallback {
+    fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// The current member stays the current one; its successor takes over if it was the one.
+    fn removed(&self, at: usize, left: usize) {
+        let current = self.current.load(Ordering::Relaxed);
+        if at < current {
+            self.current.store(current - 1, Ordering::Relaxed);
+        } else if current >= left {
+            self.current.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// `new x = directors.fallback(sticky=false)`
 pub(super) fn make(name: &str, call: &mut Call<'_>) -> Result<ObjectRef> {
     Ok(Arc::new(Fallback::new(name, Arguments(call.arguments).boolean(0)?)))
-}
-
-/// `x.add_backend(backend)`: the order counts.
-pub(super) fn add_backend(call: &mut Call<'_>) -> Result<Value> {
-    let director = object::<Fallback>(call)?;
-    let reference: BackendRef = director.clone();
-    director.members.add(&reference, Arguments(call.arguments).backend(0)?, 0.0)?;
-    Ok(Value::Void)
-}
-
-/// `x.remove_backend(backend)`
-pub(super) fn remove_backend(call: &mut Call<'_>) -> Result<Value> {
-    object::<Fallback>(call)?.remove(Arguments(call.arguments).backend(0)?)?;
-    Ok(Value::Void)
-}
-
-/// `x.backend()`: the director itself; the choice is made when a request is sent.
-pub(super) fn backend(call: &mut Call<'_>) -> Result<Value> {
-    Ok(Value::Backend(Some(object::<Fallback>(call)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{FakeBackend, ask_of, fakes};
+    use vcl::value::BackendRef;
+
+    fn remove(director: &Fallback, member: &Arc<FakeBackend>) {
+        let reference: BackendRef = member.clone();
+        let (at, left) = director.members.remove(Some(&reference)).unwrap().unwrap();
+        director.removed(at, left);
+    }
 
     fn director(sticky: bool, members: &[Arc<FakeBackend>]) -> Fallback {
         let director = Fallback::new("fb", sticky);
@@ -166,11 +156,11 @@ mod tests {
         let director = director(true, &members);
         members[0].set(false, 0.0);
         assert_eq!(choice(&director), "b2");
-        director.remove(Some(&(members[0].clone() as BackendRef))).unwrap();
+        remove(&director, &members[0]);
         assert_eq!(choice(&director), "b2");
-        director.remove(Some(&(members[1].clone() as BackendRef))).unwrap();
+        remove(&director, &members[1]);
         assert_eq!(choice(&director), "b3");
-        director.remove(Some(&(members[2].clone() as BackendRef))).unwrap();
+        remove(&director, &members[2]);
         assert_eq!(choice(&director), "-");
     }
 

@@ -3,7 +3,7 @@
 //! The same string gives the same member as long as members, weights and health do not change; when one does, most
 //! strings move. The shard director is the one that keeps them.
 
-use super::members::Members;
+use super::members::{Listed, Members};
 use super::{hash_of, object};
 use crate::arguments::Arguments;
 use copal_vcl as vcl;
@@ -56,24 +56,15 @@ impl Backend for Hash {
     }
 }
 
+impl Listed for Hash {
+    fn members(&self) -> &Members {
+        &self.members
+    }
+}
+
 /// `new x = directors.hash()`
 pub(super) fn make(name: &str, _: &mut Call<'_>) -> Result<ObjectRef> {
     Ok(Arc::new(Hash { members: Members::new(name) }))
-}
-
-/// `x.add_backend(backend, weight=1.0)`
-pub(super) fn add_backend(call: &mut Call<'_>) -> Result<Value> {
-    let director = object::<Hash>(call)?;
-    let reference: BackendRef = director.clone();
-    let arguments = Arguments(call.arguments);
-    director.members.add(&reference, arguments.backend(0)?, arguments.real(1)?)?;
-    Ok(Value::Void)
-}
-
-/// `x.remove_backend(backend)`
-pub(super) fn remove_backend(call: &mut Call<'_>) -> Result<Value> {
-    object::<Hash>(call)?.members.remove(Arguments(call.arguments).backend(0)?)?;
-    Ok(Value::Void)
 }
 
 /// `x.backend(string)`: a member, or `none`.

@@ -1,12 +1,16 @@
 //! The members of a director: adding, removing, health, weighted choice, and how `backend.list` shows them.
 
+use super::object;
+use crate::arguments::Arguments;
 use copal_base::Time;
 use copal_vcl as vcl;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::any::Any;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use vcl::host::{Fault, Result};
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved};
+use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::vmod::Call;
 
 /// The most members a director may have. VCL that adds one at each request comes to a fault, not to the end of memory.
 const MEMBERS_MAX: usize = 16 * 1024;
@@ -33,6 +37,40 @@ pub(super) struct Members {
 pub(super) fn adding() -> MutexGuard<'static, ()> {
     static ADDING: Mutex<()> = Mutex::new(());
     ADDING.lock()
+}
+
+/// A director whose members are such a list. What its methods do to the list is the same for all of them.
+pub(super) trait Listed: Backend + Sized {
+    /// The list.
+    fn members(&self) -> &Members;
+    /// Hears that the member at `at` went and how many are left.
+    fn removed(&self, at: usize, left: usize) {
+        let _ = (at, left);
+    }
+}
+
+/// `x.add_backend(backend, weight)`; without a weight all count alike.
+pub(super) fn add_backend<T: Listed>(call: &mut Call<'_>) -> Result<Value> {
+    let director = object::<T>(call)?;
+    let reference: BackendRef = director.clone();
+    let arguments = Arguments(call.arguments);
+    let weight = arguments.maybe(1, Arguments::real)?.unwrap_or(0.0);
+    director.members().add(&reference, arguments.backend(0)?, weight)?;
+    Ok(Value::Void)
+}
+
+/// `x.remove_backend(backend)`; one that is not in it is no error.
+pub(super) fn remove_backend<T: Listed>(call: &mut Call<'_>) -> Result<Value> {
+    let director = object::<T>(call)?;
+    if let Some((at, left)) = director.members().remove(Arguments(call.arguments).backend(0)?)? {
+        director.removed(at, left);
+    }
+    Ok(Value::Void)
+}
+
+/// `x.backend()`: the director itself; the choice is made when a request is sent.
+pub(super) fn itself<T: Listed>(call: &mut Call<'_>) -> Result<Value> {
+    Ok(Value::Backend(Some(object::<T>(call)?)))
 }
 
 impl Members {
@@ -248,20 +286,20 @@ pub(super) fn refuse_circle(director: &BackendRef, member: &BackendRef) -> Resul
 /// What is directly in a director; nothing is in a leaf.
 fn members_of(backend: &dyn Backend) -> Vec<BackendRef> {
     let any = backend.as_any();
-    let members = if let Some(director) = any.downcast_ref::<super::RoundRobin>() {
-        &director.members
-    } else if let Some(director) = any.downcast_ref::<super::Fallback>() {
-        &director.members
-    } else if let Some(director) = any.downcast_ref::<super::Random>() {
-        &director.members
-    } else if let Some(director) = any.downcast_ref::<super::Hash>() {
-        &director.members
-    } else if let Some(director) = any.downcast_ref::<super::Shard>() {
+    if let Some(director) = any.downcast_ref::<super::Shard>() {
         return director.member_backends();
-    } else {
-        return Vec::new();
-    };
-    members.read().iter().map(|member| Arc::clone(&member.backend)).collect()
+    }
+    let members = list_of::<super::RoundRobin>(any)
+        .or_else(|| list_of::<super::Fallback>(any))
+        .or_else(|| list_of::<super::Random>(any))
+        .or_else(|| list_of::<super::Hash>(any));
+    members.map_or_else(Vec::new, |members| {
+        members.read().iter().map(|member| Arc::clone(&member.backend)).collect()
+    })
+}
+
+fn list_of<T: Listed>(any: &dyn Any) -> Option<&Members> {
+    any.downcast_ref::<T>().map(Listed::members)
 }
 
 /// Spreads a number over all 64 bits, so that two directors that see the same random number choose independently.

@@ -56,9 +56,9 @@ pub(crate) static VMOD: Vmod = Vmod {
             parameters: &[],
             make: round_robin::make,
             methods: functions! {
-                "add_backend"(required("", Type::Backend)) -> Void, round_robin::add_backend;
-                "remove_backend"(required("", Type::Backend)) -> Void, round_robin::remove_backend;
-                "backend"() -> Backend, round_robin::backend;
+                "add_backend"(required("", Type::Backend)) -> Void, members::add_backend::<RoundRobin>;
+                "remove_backend"(required("", Type::Backend)) -> Void, members::remove_backend::<RoundRobin>;
+                "backend"() -> Backend, members::itself::<RoundRobin>;
             },
         },
         Object {
@@ -66,9 +66,9 @@ pub(crate) static VMOD: Vmod = Vmod {
             parameters: &[or("sticky", Type::Bool, "false")],
             make: fallback::make,
             methods: functions! {
-                "add_backend"(required("", Type::Backend)) -> Void, fallback::add_backend;
-                "remove_backend"(required("", Type::Backend)) -> Void, fallback::remove_backend;
-                "backend"() -> Backend, fallback::backend;
+                "add_backend"(required("", Type::Backend)) -> Void, members::add_backend::<Fallback>;
+                "remove_backend"(required("", Type::Backend)) -> Void, members::remove_backend::<Fallback>;
+                "backend"() -> Backend, members::itself::<Fallback>;
             },
         },
         Object {
@@ -76,9 +76,9 @@ pub(crate) static VMOD: Vmod = Vmod {
             parameters: &[],
             make: random::make,
             methods: functions! {
-                "add_backend"(required("", Type::Backend), required("", Type::Real)) -> Void, random::add_backend;
-                "remove_backend"(required("", Type::Backend)) -> Void, random::remove_backend;
-                "backend"() -> Backend, random::backend;
+                "add_backend"(required("", Type::Backend), required("", Type::Real)) -> Void, members::add_backend::<Random>;
+                "remove_backend"(required("", Type::Backend)) -> Void, members::remove_backend::<Random>;
+                "backend"() -> Backend, members::itself::<Random>;
             },
         },
         Object {
@@ -86,8 +86,8 @@ pub(crate) static VMOD: Vmod = Vmod {
             parameters: &[],
             make: hash::make,
             methods: functions! {
-                "add_backend"(required("", Type::Backend), or("weight", Type::Real, "1.0")) -> Void, hash::add_backend;
-                "remove_backend"(required("", Type::Backend)) -> Void, hash::remove_backend;
+                "add_backend"(required("", Type::Backend), or("weight", Type::Real, "1.0")) -> Void, members::add_backend::<Hash>;
+                "remove_backend"(required("", Type::Backend)) -> Void, members::remove_backend::<Hash>;
                 "backend"(required("", Type::Strands)) -> Backend, hash::backend;
             },
         },
@@ -171,6 +171,7 @@ pub fn director_of(object: &ObjectRef) -> Option<BackendRef> {
         .or_else(|| as_backend::<Hash>(object))
         .or_else(|| as_backend::<Shard>(object))
         .or_else(|| as_backend::<Group>(object))
+        .or_else(|| as_backend::<crate::saintmode::Saint>(object))
 }
 
 /// The object that a method was called on.

@@ -1,13 +1,12 @@
 //! `directors.random`: a healthy member, as often as its weight says.
 
-use super::members::{Members, mix, unit};
-use super::{hash_of, object};
-use crate::arguments::Arguments;
+use super::hash_of;
+use super::members::{Listed, Members, mix, unit};
 use copal_vcl as vcl;
 use std::any::Any;
 use std::sync::Arc;
 use vcl::host::Result;
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::value::{Ask, Backend, Health, ListForm, Resolved};
 use vcl::vmod::{Call, ObjectRef};
 
 /// The director.
@@ -49,29 +48,15 @@ impl Backend for Random {
     }
 }
 
+impl Listed for Random {
+    fn members(&self) -> &Members {
+        &self.members
+    }
+}
+
 /// `new x = directors.random()`
 pub(super) fn make(name: &str, _: &mut Call<'_>) -> Result<ObjectRef> {
     Ok(Arc::new(Random::new(name)))
-}
-
-/// `x.add_backend(backend, weight)`
-pub(super) fn add_backend(call: &mut Call<'_>) -> Result<Value> {
-    let director = object::<Random>(call)?;
-    let reference: BackendRef = director.clone();
-    let arguments = Arguments(call.arguments);
-    director.members.add(&reference, arguments.backend(0)?, arguments.real(1)?)?;
-    Ok(Value::Void)
-}
-
-/// `x.remove_backend(backend)`
-pub(super) fn remove_backend(call: &mut Call<'_>) -> Result<Value> {
-    object::<Random>(call)?.members.remove(Arguments(call.arguments).backend(0)?)?;
-    Ok(Value::Void)
-}
-
-/// `x.backend()`: the director itself; the choice is made when a request is sent.
-pub(super) fn backend(call: &mut Call<'_>) -> Result<Value> {
-    Ok(Value::Backend(Some(object::<Random>(call)?)))
 }
 
 #[cfg(test)]
@@ -79,6 +64,7 @@ mod tests {
     use super::*;
     use crate::testing::{ask_of, fakes};
     use std::collections::HashMap;
+    use vcl::value::BackendRef;
 
     /// How often each leaf is chosen in 20,000 asks, in hundredths.
     fn shares(director: &BackendRef) -> HashMap<String, usize> {

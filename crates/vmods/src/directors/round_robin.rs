@@ -1,14 +1,12 @@
 //! `directors.round_robin`: each healthy member in its turn.
 
-use super::members::{Members, is_healthy};
-use super::object;
-use crate::arguments::Arguments;
+use super::members::{Listed, Members, is_healthy};
 use copal_vcl as vcl;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vcl::host::Result;
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::value::{Ask, Backend, Health, ListForm, Resolved};
 use vcl::vmod::{Call, ObjectRef};
 
 /// How often a choice is made anew because another thread took that turn meanwhile.
@@ -70,34 +68,22 @@ impl Backend for RoundRobin {
     }
 }
 
+impl Listed for RoundRobin {
+    fn members(&self) -> &Members {
+        &self.members
+    }
+}
+
 /// `new x = directors.round_robin()`
 pub(super) fn make(name: &str, _: &mut Call<'_>) -> Result<ObjectRef> {
     Ok(Arc::new(RoundRobin::new(name)))
-}
-
-/// `x.add_backend(backend)`
-pub(super) fn add_backend(call: &mut Call<'_>) -> Result<Value> {
-    let director = object::<RoundRobin>(call)?;
-    let reference: BackendRef = director.clone();
-    director.members.add(&reference, Arguments(call.arguments).backend(0)?, 0.0)?;
-    Ok(Value::Void)
-}
-
-/// `x.remove_backend(backend)`
-pub(super) fn remove_backend(call: &mut Call<'_>) -> Result<Value> {
-    object::<RoundRobin>(call)?.members.remove(Arguments(call.arguments).backend(0)?)?;
-    Ok(Value::Void)
-}
-
-/// `x.backend()`: the director itself; the choice is made when a request is sent.
-pub(super) fn backend(call: &mut Call<'_>) -> Result<Value> {
-    Ok(Value::Backend(Some(object::<RoundRobin>(call)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{FakeBackend, ask_of, fakes};
+    use vcl::value::BackendRef;
 
     fn director(members: &[Arc<FakeBackend>]) -> RoundRobin {
         let director = RoundRobin::new("rr");

@@ -8,13 +8,14 @@
 //! are no addresses (it makes `::1` of both), and a port above 65535 is no port.
 
 use crate::arguments::Arguments;
+use crate::task;
 use copal_base::Time;
 use copal_vcl as vcl;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use vcl::host::{Fault, Result};
 use vcl::value::Value;
 use vcl::vmod::Call;
@@ -30,18 +31,37 @@ const KEPT_MAX: usize = 1024;
 type Answer = (Time, Option<IpAddr>);
 
 /// `std.ip(s, [fallback], resolve=true, [p])`
+///
+/// A name that has to be looked up is, on a helper thread: name servers may take long.
 pub(super) fn ip(call: &mut Call<'_>) -> Result<Value> {
     let arguments = Arguments(call.arguments);
     let default_port: &[u8] = match arguments.maybe(3, Arguments::text)?.flatten() {
         Some(port) => port,
         None => b"80",
     };
-    let names = arguments.boolean(2)?.then(|| call.host.now());
-    let address = arguments.text(0)?.and_then(|text| parse(text, default_port, names));
-    match address {
-        Some(address) => Ok(Value::Ip(Some(address))),
-        None if arguments.given(1) => Ok(call.arguments[1].clone()),
-        None => Err(Fault("std.ip: conversion failed".into())),
+    let resolve = arguments.boolean(2)?;
+    let parsed = match arguments.text(0)? {
+        Some(text) => parse(text, default_port, resolve),
+        None => Parsed::Nothing,
+    };
+    let fallback = arguments.given(1).then(|| call.arguments[1].clone());
+    let answer = move |address: Option<SocketAddr>| match (address, fallback) {
+        (Some(address), _) => Ok(Value::Ip(Some(address))),
+        (None, Some(fallback)) => Ok(fallback),
+        (None, None) => Err(Fault("std.ip: conversion failed".into())),
+    };
+    match parsed {
+        Parsed::Address(address) => answer(Some(address)),
+        Parsed::Nothing => answer(None),
+        Parsed::Name(host, port) => {
+            let now = call.host.now();
+            if let Some(known) = find(&host, now) {
+                return answer(known.map(|address| SocketAddr::new(address, port)));
+            }
+            task::blocking(call, move || {
+                answer(look_up(&host, now).map(|address| SocketAddr::new(address, port)))
+            })
+        }
     }
 }
 
@@ -50,18 +70,33 @@ pub(super) fn port(call: &mut Call<'_>) -> Result<Value> {
     Ok(Value::Int(Arguments(call.arguments).ip(0)?.map_or(0, |address| i64::from(address.port()))))
 }
 
-/// The address in `text`. `names` allows host and service names and is the present moment.
-fn parse(text: &[u8], default_port: &[u8], names: Option<Time>) -> Option<SocketAddr> {
+/// What a string says.
+#[derive(Clone, Debug, PartialEq)]
+enum Parsed {
+    Address(SocketAddr),
+    /// What may be a host name, and the port.
+    Name(String, u16),
+    Nothing,
+}
+
+/// The address or name in `text`; `names` allows names of hosts and services.
+fn parse(text: &[u8], default_port: &[u8], names: bool) -> Parsed {
+    address_or_name(text, default_port, names).unwrap_or(Parsed::Nothing)
+}
+
+fn address_or_name(text: &[u8], default_port: &[u8], names: bool) -> Option<Parsed> {
     let (host, port) = split(text)?;
-    let port = port_of(port.unwrap_or(default_port), names.is_some())?;
+    let port = port_of(port.unwrap_or(default_port), names)?;
     let host = std::str::from_utf8(host).ok()?;
     if let Some(address) = numeric(host) {
-        return Some(SocketAddr::new(address, port));
+        return Some(Parsed::Address(SocketAddr::new(address, port)));
     }
     if let Some(scoped) = scoped(host, port) {
-        return Some(scoped);
+        return Some(Parsed::Address(scoped));
     }
-    names.and_then(|now| look_up(host, now)).map(|address| SocketAddr::new(address, port))
+    let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_name = !host.is_empty() && host.len() <= NAME_MAX && host.bytes().all(named);
+    (names && is_name).then(|| Parsed::Name(host.to_owned(), port))
 }
 
 /// Host and port; the port is absent where nothing separates one from the host.
@@ -139,27 +174,22 @@ fn scoped(host: &str, port: u16) -> Option<SocketAddr> {
     (host, port).to_socket_addrs().ok()?.next()
 }
 
-/// The first address of a host name.
-///
-/// The system's resolver blocks this thread while it asks, as it blocks the worker in varnishd; what can be no host
-/// name never reaches it, and answers are kept for a while.
+/// Answers of name servers, for a while.
+static KEPT: LazyLock<Mutex<HashMap<String, Answer>>> = LazyLock::new(Mutex::default);
+
+/// A kept answer, which may be that there is no such host.
+fn find(host: &str, now: Time) -> Option<Option<IpAddr>> {
+    KEPT.lock().get(host).filter(|(until, _)| now < *until).map(|(_, address)| *address)
+}
+
+/// The first address of a host name. The system's resolver blocks the thread while it asks.
 fn look_up(host: &str, now: Time) -> Option<IpAddr> {
-    static KEPT: OnceLock<Mutex<HashMap<String, Answer>>> = OnceLock::new();
-    let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if host.is_empty() || host.len() > NAME_MAX || !host.bytes().all(named) {
-        return None;
-    }
-    let kept = KEPT.get_or_init(Mutex::default);
-    let earlier = kept.lock().get(host).copied();
-    if let Some((_, address)) = earlier.filter(|(until, _)| now < *until) {
-        return address;
-    }
     let address = (host, 0)
         .to_socket_addrs()
         .ok()
         .and_then(|mut all| all.next())
         .map(|found| found.ip().to_canonical());
-    let mut kept = kept.lock();
+    let mut kept = KEPT.lock();
     if kept.len() >= KEPT_MAX {
         kept.clear();
     }
@@ -203,8 +233,8 @@ mod tests {
     use crate::testing::{call_std, text};
 
     fn check(source: &str, numeric: Option<&str>) {
-        let parsed = parse(source.as_bytes(), b"80", None).map(|address| address.to_string());
-        assert_eq!(parsed.as_deref(), numeric, "{source:?}");
+        let wanted = numeric.map_or(Parsed::Nothing, |address| Parsed::Address(address.parse().unwrap()));
+        assert_eq!(parse(source.as_bytes(), b"80", false), wanted, "{source:?}");
     }
 
     #[test]
@@ -263,13 +293,16 @@ mod tests {
 
     #[test]
     fn names_only_where_they_are_asked_for() {
-        assert_eq!(parse(b"1.2.3.4:http", b"80", Some(0.0)).map(|address| address.port()), Some(80));
-        assert_eq!(parse(b"localhost", b"80", None), None);
-        assert!(
-            parse(b"localhost", b"81", Some(0.0))
-                .is_some_and(|address| address.ip().is_loopback() && address.port() == 81)
-        );
-        assert_eq!(parse(b"no such host", b"80", Some(0.0)), None);
+        let port = parse(b"1.2.3.4:http", b"81", true);
+        assert_eq!(port, Parsed::Address("1.2.3.4:80".parse().unwrap()));
+        assert_eq!(parse(b"localhost", b"80", false), Parsed::Nothing);
+        assert_eq!(parse(b"localhost", b"81", true), Parsed::Name("localhost".into(), 81));
+        assert_eq!(parse(b"no such host", b"80", true), Parsed::Nothing);
+        for _ in 0..2 {
+            let value = call_std("ip", &[text("localhost:82")]).unwrap();
+            let Value::Ip(Some(address)) = value else { panic!("{value:?}") };
+            assert!(address.ip().is_loopback() && address.port() == 82);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! record; one that would break a bound is a fault.
 
 use crate::arguments::Arguments;
+use crate::task;
 use bytes::Bytes;
 use copal_vcl as vcl;
 use parking_lot::RwLock;
@@ -13,7 +14,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use vcl::host::{Fault, Result};
 use vcl::value::Value;
 use vcl::vmod::Call;
@@ -27,34 +28,42 @@ const TOTAL_MAX: usize = 64 << 20;
 
 /// `std.fileread(path)`
 pub(super) fn fileread(call: &mut Call<'_>) -> Result<Value> {
-    contents(call, "fileread").map(Value::String)
+    contents(call, "fileread", Value::String)
 }
 
 /// `std.blobread(path)`
 pub(super) fn blobread(call: &mut Call<'_>) -> Result<Value> {
-    contents(call, "blobread").map(Value::Blob)
+    contents(call, "blobread", Value::Blob)
 }
 
 /// `std.file_exists(path)`: links are followed.
 pub(super) fn file_exists(call: &mut Call<'_>) -> Result<Value> {
-    let path = Arguments(call.arguments).text_or_empty(0)?;
-    Ok(Value::Bool(Path::new(OsStr::from_bytes(path)).exists()))
+    let path = Arguments(call.arguments).text(0)?.cloned().unwrap_or_default();
+    task::blocking(call, move || Ok(Value::Bool(Path::new(OsStr::from_bytes(&path)).exists())))
 }
 
-fn contents(call: &mut Call<'_>, function: &str) -> Result<Option<Bytes>> {
-    static KEPT: OnceLock<Kept> = OnceLock::new();
-    let Some(path) = Arguments(call.arguments).text(0)? else { return Ok(None) };
-    match KEPT.get_or_init(Kept::default).get(path) {
-        Ok(contents) => Ok(Some(contents)),
-        Err(Failure::Read(error)) => {
-            let sentence = format!("std.{function}: reading {}: {error}", String::from_utf8_lossy(path));
-            call.host.log("Error", sentence.as_bytes());
-            Ok(None)
-        }
-        Err(Failure::Bound(what)) => {
-            Err(Fault(format!("std.{function}: {}: {what}", String::from_utf8_lossy(path))))
-        }
+fn contents(call: &mut Call<'_>, function: &'static str, value: fn(Option<Bytes>) -> Value) -> Result<Value> {
+    static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+    let Some(path) = Arguments(call.arguments).text(0)?.cloned() else { return Ok(value(None)) };
+    if let Some(contents) = KEPT.find(&path) {
+        return Ok(value(Some(contents)));
     }
+    task::blocking_with(
+        call,
+        move || (KEPT.get(&path), path),
+        move |host, (contents, path)| {
+            let shown = String::from_utf8_lossy(&path);
+            match contents {
+                Ok(contents) => Ok(value(Some(contents))),
+                Err(Failure::Bound(what)) => Err(Fault(format!("std.{function}: {shown}: {what}"))),
+                Err(Failure::Read(error)) => {
+                    let sentence = format!("std.{function}: reading {shown}: {error}");
+                    host.log("Error", sentence.as_bytes());
+                    Ok(value(None))
+                }
+            }
+        },
+    )
 }
 
 /// Why there are no contents.
@@ -73,9 +82,13 @@ struct Kept {
 }
 
 impl Kept {
+    fn find(&self, path: &Bytes) -> Option<Bytes> {
+        self.files.read().get(path).cloned()
+    }
+
     fn get(&self, path: &Bytes) -> std::result::Result<Bytes, Failure> {
-        if let Some(contents) = self.files.read().get(path) {
-            return Ok(contents.clone());
+        if let Some(contents) = self.find(path) {
+            return Ok(contents);
         }
         let contents = Bytes::from(read(path)?);
         let mut files = self.files.write();
