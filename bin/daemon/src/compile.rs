@@ -1,7 +1,15 @@
 //! VCL text to a program: files, modules, and the one-backend VCL of `-b`.
+//!
+//! The manager compiles to say what is wrong and to note all that went into it ([`compile`]); the worker compiles again
+//! from what was noted ([`again`]).
 
+mod captured;
+
+use crate::link;
 use crate::parameters::Parameters;
 use crate::plant::{Compiled, Label, Source};
+pub(crate) use captured::Captured;
+use captured::{Recording, World};
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_vmods as vmods;
@@ -25,29 +33,61 @@ pub(crate) fn compile(
     source: &Source,
     labels: &[Label],
     parameters: &Parameters,
-) -> Result<Compiled<Arc<Program>>, String> {
-    let path = &parameters.vcl_path;
+) -> Result<Compiled<Arc<Captured>>, String> {
+    let world = Recording::new(Files { path: &parameters.vcl_path }, source, link::settings(parameters));
     let is_label = |name: &str| labels.iter().any(|label| label.name == name);
-    let include = |name: &str, from: &str| {
-        let source = read(&beside(name, from), path)?;
-        Ok((source.name, source.text))
-    };
-    let options = vcl::Options {
-        include: &include,
-        glob: &|pattern, from| Ok(expand(&beside(pattern, from), path)),
-        resolve: &resolve,
-        labels: Some(&is_label),
-        unreferenced_is_error: parameters.vcc_err_unref,
-        ..vcl::Options::new(vmods::registry())
-    };
-    let program =
-        vcl::compile(&source.name, &source.text, &options).map_err(|problems| problems.to_string())?;
+    let program = make(source, Some(&is_label), parameters, &world)?;
     let sources = program
         .sources
         .iter()
         .map(|(name, text)| Source { name: name.clone(), text: text.clone().into() })
         .collect();
-    Ok(Compiled { labels: program.labels(), program: Arc::new(program), sources })
+    Ok(Compiled { labels: program.labels(), program: Arc::new(world.finish()), sources })
+}
+
+/// Compiles once more what was compiled before.
+///
+/// # Errors
+/// The compiler's message, though the same was accepted before.
+pub(crate) fn again(captured: &Captured) -> Result<Arc<Program>, String> {
+    make(&captured.source, None, &link::parameters(&captured.settings), captured).map(Arc::new)
+}
+
+/// Compiles with the labels of which `labels` is true; without it, all are there.
+fn make(
+    source: &Source,
+    labels: Option<&dyn Fn(&str) -> bool>,
+    parameters: &Parameters,
+    world: &dyn World,
+) -> Result<Program, String> {
+    let options = vcl::Options {
+        include: &|name, from| world.include(name, from).map(|source| (source.name, source.text)),
+        glob: &|pattern, from| world.glob(pattern, from),
+        resolve: &|host| world.resolve(host),
+        labels,
+        unreferenced_is_error: parameters.vcc_err_unref,
+        ..vcl::Options::new(vmods::registry())
+    };
+    vcl::compile(&source.name, &source.text, &options).map_err(|problems| problems.to_string())
+}
+
+/// The files of this machine, relative names as `vcl_path` says, and its resolver.
+struct Files<'a> {
+    path: &'a str,
+}
+
+impl World for Files<'_> {
+    fn include(&self, name: &str, from: &str) -> Result<Source, String> {
+        read(&beside(name, from), self.path)
+    }
+
+    fn glob(&self, pattern: &str, from: &str) -> Result<Vec<String>, String> {
+        Ok(expand(&beside(pattern, from), self.path))
+    }
+
+    fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        resolve(host)
+    }
 }
 
 /// The compiler's message as Varnish frames it.
@@ -226,6 +266,25 @@ mod tests {
         let found = expand("manage*/b?n.rs", &format!("/nonexistent:{directory}"));
         assert_eq!(found, [format!("{directory}/management/ban.rs")]);
         assert_eq!(expand("no*such", directory), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_was_compiled_compiles_again_without_its_files() {
+        let file = std::env::temp_dir().join(format!("copald-captured-{}.vcl", std::process::id()));
+        std::fs::write(&file, "sub vcl_recv { return (synth(200, \"included\")); }\n").unwrap();
+        let text = format!(
+            "vcl 4.1; backend none none; include \"{}\"; acl a {{ \"localhost\"; }} sub vcl_hit {{ if (client.ip ~ a) {{}} }}",
+            file.display()
+        );
+        let source = Source { name: "<vcl.inline>".into(), text: text.into_bytes() };
+        let compiled = compile(&source, &[], &Parameters::default()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(compile(&source, &[], &Parameters::default()).is_err());
+        let sent = serde_json::to_string(&*compiled.program).unwrap();
+        let captured: Captured = serde_json::from_str(&sent).unwrap();
+        assert_eq!(captured, *compiled.program);
+        let program = again(&captured).unwrap();
+        assert_eq!(program.sources.len(), compiled.sources.len());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::control::{self, Entrance, Master, Sides, Terminal};
 use crate::management::Management;
 use crate::parameters::{self, Parameters};
 use crate::plant::{Plant, Source};
-use crate::serving::{Fixed, Serving};
+use crate::remote::{Fixed, Remote};
 use crate::workdir::{self, WorkDirectory};
 use crate::{background, compile, limits, log, panic, storage_spec};
 use admin::Reply;
@@ -18,6 +18,7 @@ use net::listen::Spec;
 use std::fmt::{Display, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A value on the command line is wrong, or something it asks for cannot be had.
@@ -123,24 +124,30 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let few_files = limits::raise_open_files();
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
-    let storage = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
+    let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
     let specs = listen_specs(&arguments.listen)?;
     let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
     let secret = directory.secret(arguments.secret.as_deref()).map_err(failed)?;
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let identity = arguments.identity.clone().unwrap_or_else(|| hostname.clone());
-    let fixed =
-        Fixed { directory: directory.path().to_owned(), identity: identity.clone(), hostname, storage };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let serving = Serving::bind(fixed, &specs, &parameters, Arc::clone(&clock)).map_err(|error| {
+    let shm = observe::Manager::create(directory.path(), &identity, clock.now())
+        .map_err(|error| failed(format!("shared memory in {}: {error}", directory.path().display())))?;
+    let shm = Rc::new(shm);
+    let fixed = Fixed {
+        directory: directory.path().to_owned(),
+        identity,
+        hostname,
+        storage: arguments.storage.clone(),
+        stores,
+    };
+    let remote = Remote::bind(fixed, &specs, &parameters, Rc::clone(&shm)).map_err(|error| {
         let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
         refused(format!("{error}{source}"))
     })?;
     let entrance = Entrance::bind(&arguments.cli).map_err(failed)?;
     let masters = arguments.masters.iter().map(|argument| Master::parse(argument));
     let masters = masters.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    let shm = observe::Manager::create(directory.path(), &identity, clock.now())
-        .map_err(|error| failed(format!("shared memory in {}: {error}", directory.path().display())))?;
     publish(&entrance, &shm, directory.path(), secret.as_deref()).map_err(failed)?;
     let pid_file = arguments.pid_file.as_deref().map(workdir::pid_file).transpose().map_err(failed)?;
 
@@ -149,11 +156,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         true => log::to_system(),
         false => log::to_standard_error(),
     }
-    panic::watch();
+    panic::watch(panic::Where::Manager);
     if let Some(limit) = few_files {
         log::warning("few open files are allowed: connections beyond them are refused", &[("limit", &limit)]);
     }
-    let mut management = Management::new(serving, parameters, clock);
+    let mut management = Management::new(remote, parameters, clock);
     for name in &arguments.read_only {
         management.protect(name).map_err(failed)?;
     }
@@ -167,12 +174,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let terminal = arguments.debug.then(Terminal::open).transpose();
     let terminal = terminal.map_err(|error| failed(format!("reading standard input: {error}")))?;
-    serve(management, Sides { entrance, masters, terminal }, secret, shm)?;
+    let exit_bits = serve(management, Sides { entrance, masters, terminal }, secret, shm)?;
     drop(pid_file);
     // Who looks for a command line is to find none, not a closed port.
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
     log::info("ended", &[]);
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(exit_bits))
 }
 
 fn listen_specs(arguments: &[String]) -> Result<Vec<Spec>, Failure> {
@@ -239,18 +246,21 @@ fn announce<P: Plant>(management: &Management<P>, entrance: &Entrance) {
     }
 }
 
+/// Gives what the exit status is to tell of the workers' ends.
 fn serve(
-    management: Management<Serving>,
+    management: Management<Remote>,
     sides: Sides,
     secret: Option<std::path::PathBuf>,
-    shm: observe::Manager,
-) -> Result<(), Failure> {
+    shm: Rc<observe::Manager>,
+) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| failed(format!("control thread: {error}")))?;
     let local = tokio::task::LocalSet::new();
-    local
+    let management = local
         .block_on(&runtime, control::run(management, sides, secret, Some(shm)))
-        .map_err(|error| failed(format!("control thread: {error}")))
+        .map_err(|error| failed(format!("control thread: {error}")))?;
+    let exit_bits = management.borrow().plant().exit_bits();
+    Ok(exit_bits)
 }

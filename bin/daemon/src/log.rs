@@ -1,6 +1,7 @@
 //! The process log, for people: what changed, what went wrong. One line an event, with fields.
 //!
-//! In the foreground it goes to standard error, else to the system's log. A line that cannot be written is lost.
+//! In the foreground it goes to standard error, else to the system's log; a worker's goes to its manager. A line that
+//! cannot be written is lost.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
@@ -28,6 +29,15 @@ impl Level {
         }
     }
 
+    /// The level that a worker's mark means: `<3>`, `<4>` or `<6>`.
+    pub(crate) fn from_mark(mark: &str) -> Option<Self> {
+        [Self::Error, Self::Warning, Self::Info].into_iter().find(|level| level.mark() == mark)
+    }
+
+    fn mark(self) -> String {
+        format!("<{}>", self.severity())
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Error => "Error",
@@ -44,6 +54,7 @@ const SYSTEM_LOG: &str = "/dev/log";
 enum Sink {
     Nowhere,
     Errors,
+    Manager,
     System(UnixDatagram),
 }
 
@@ -56,6 +67,11 @@ fn set(sink: Sink) {
 /// Writes to standard error from now on. Before, nothing is written.
 pub(crate) fn to_standard_error() {
     set(Sink::Errors);
+}
+
+/// Writes to the manager from now on, which reads our standard error.
+pub(crate) fn to_manager() {
+    set(Sink::Manager);
 }
 
 /// Writes to the system's log from now on, if there is one.
@@ -83,12 +99,21 @@ pub(crate) fn info(event: &str, fields: &[(&str, &dyn Display)]) {
     write(Level::Info, event, fields);
 }
 
+/// What somebody else has to say.
+pub(crate) fn say(level: Level, text: &str) {
+    write(level, text, &[]);
+}
+
 fn write(level: Level, event: &str, fields: &[(&str, &dyn Display)]) {
     let line = format_line(event, fields);
     match &*SINK.lock().unwrap_or_else(PoisonError::into_inner) {
         Sink::Nowhere => {}
         Sink::Errors => {
             let _ = writeln!(std::io::stderr().lock(), "{}: {line}", level.name());
+        }
+        Sink::Manager => {
+            let line = line.replace('\n', " ");
+            let _ = writeln!(std::io::stderr().lock(), "{}{line}", level.mark());
         }
         Sink::System(socket) => {
             let priority = FACILITY * 8 + level.severity();

@@ -1,7 +1,8 @@
 //! `copald`: the caching proxy, with the face of `varnishd`.
 //!
-//! This program reads arguments and joins the parts: [`management`] keeps VCLs and parameters and answers the command line
-//! ([`control`]); [`serving`] has the threads that serve clients. Between them stands only [`plant`].
+//! It runs as two processes. The manager reads arguments, keeps VCLs and parameters ([`management`]) and answers the command
+//! line ([`control`]); the worker ([`worker`]) has the threads that serve clients ([`serving`]). Between them stands only
+//! [`plant`], which the manager has as [`remote`], over a pipe ([`link`]).
 
 mod args;
 mod background;
@@ -9,15 +10,18 @@ mod compile;
 mod control;
 mod launch;
 mod limits;
+mod link;
 mod log;
 mod management;
 mod panic;
 mod parameters;
 mod plant;
+mod remote;
 mod serving;
 mod storage_spec;
 mod wire_up;
 mod workdir;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -29,6 +33,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    if worker::is_worker() {
+        return worker::run();
+    }
     let words = std::env::args_os().skip(1).map(std::ffi::OsString::into_string);
     let words = match words.collect::<Result<Vec<String>, _>>() {
         Ok(words) => words,

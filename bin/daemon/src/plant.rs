@@ -1,17 +1,21 @@
 //! The one door between managing and serving: what the manager may ask of whatever serves clients.
 //!
-//! All that passes is plain data, or a program that the other side can make again from its sources, so that the two can
-//! come to be two processes with a pipe between them.
+//! The two are two processes. [`Plant`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
+//! over a pipe ([`link`](crate::link)), and there by [`Serving`](crate::serving::Serving), which does it. So all that passes is plain
+//! data, or a program that the other side makes again from all that it was made from.
 
+use crate::link;
 use crate::parameters::Parameters;
 use copal_base as base;
+use serde::{Deserialize, Serialize};
 
 /// A VCL as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
     /// What messages call it: a file's path, or `<vcl.inline>`.
     pub(crate) name: String,
     /// The text; need not be UTF-8.
+    #[serde(with = "link::bytes")]
     pub(crate) text: Vec<u8>,
 }
 
@@ -38,7 +42,7 @@ pub(crate) struct Load<'a, Program> {
 }
 
 /// A name that stands for a VCL in `return (vcl(name))`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Label {
     /// The name.
     pub(crate) name: String,
@@ -47,7 +51,7 @@ pub(crate) struct Label {
 }
 
 /// What an operator said of a backend's health.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AdminHealth {
     /// Nothing: its probe, if it has one, decides.
     Auto,
@@ -58,7 +62,7 @@ pub(crate) enum AdminHealth {
 }
 
 /// A backend or director, for `backend.list`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Backend {
     /// The VCL it belongs to.
     pub(crate) vcl: String,
@@ -79,7 +83,7 @@ pub(crate) struct Backend {
 }
 
 /// A ban, for `ban.list`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ban {
     /// When it was issued.
     pub(crate) time: base::Time,
@@ -111,6 +115,31 @@ pub(crate) struct Listening {
     pub(crate) port: Option<u16>,
 }
 
+/// How it is with the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// There is none.
+    Stopped,
+    /// It is being started.
+    Starting,
+    /// It serves.
+    Running,
+    /// It is being stopped.
+    Stopping,
+}
+
+impl State {
+    /// The word that `status` says.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
 /// Whatever serves clients. Calls come from one thread; those that take long say so.
 pub(crate) trait Plant {
     /// A compiled VCL.
@@ -127,8 +156,29 @@ pub(crate) trait Plant {
         parameters: &Parameters,
     ) -> Result<Compiled<Self::Program>, String>;
 
+    /// How it is.
+    fn state(&self) -> State;
+
     /// Whether clients are being served.
-    fn running(&self) -> bool;
+    fn running(&self) -> bool {
+        self.state() == State::Running
+    }
+
+    /// The process that serves, while there is one.
+    fn process(&self) -> Option<u32>;
+
+    /// Whether the worker did not answer since this was last asked: what the methods gave meanwhile is nothing. It is then
+    /// ended, and [`Plant::broken`] comes to be true.
+    fn lost(&self) -> bool;
+
+    /// The last report of a panic or of a worker's death, unless it was forgotten.
+    fn panic(&self) -> Option<String>;
+
+    /// Forgets that report; says whether there was one. With `counts`, its counters begin anew, too.
+    fn forget_panic(&mut self, counts: bool) -> bool;
+
+    /// Writes a command that only asked something, and its reply, to the request log. Only while running.
+    fn note(&self, command: &str, status: u16, reply: &str);
 
     /// Whether something that serves has ended by itself, so that serving must be begun anew.
     fn broken(&self) -> bool;

@@ -179,6 +179,18 @@ impl Drop for Directory {
     }
 }
 
+/// Removes what a process that died left of `part`. Nothing there is no error.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(work_directory: &Path, part: &str) -> io::Result<()> {
+    let path = work_directory.join(part);
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// One segment of ours; it leaves the index when dropped.
 #[derive(Debug)]
 pub struct Segment {

@@ -41,15 +41,13 @@ pub(crate) struct Sides {
 
 /// What all sessions share.
 struct Control<P: Plant> {
-    management: RefCell<Management<P>>,
+    management: Rc<RefCell<Management<P>>>,
     secret: Option<PathBuf>,
     sessions: Cell<usize>,
-    /// Whether clients were being served when last looked.
-    was_running: Cell<bool>,
 }
 
 /// Serves the command line until a signal, or the end of the terminal, ends the program. Then stops serving clients. `shm`
-/// is what the manager shows.
+/// is what the manager shows. Gives what managed, whose worker has ended.
 ///
 /// # Errors
 /// Signals or sockets cannot be watched.
@@ -57,14 +55,10 @@ pub(crate) async fn run<P: Plant + 'static>(
     management: Management<P>,
     sides: Sides,
     secret: Option<PathBuf>,
-    shm: Option<observe::Manager>,
-) -> io::Result<()> {
-    let control = Rc::new(Control {
-        management: RefCell::new(management),
-        secret,
-        sessions: Cell::new(0),
-        was_running: Cell::new(false),
-    });
+    shm: Option<Rc<observe::Manager>>,
+) -> io::Result<Rc<RefCell<Management<P>>>> {
+    let control =
+        Rc::new(Control { management: Rc::new(RefCell::new(management)), secret, sessions: Cell::new(0) });
     for listener in sides.entrance.listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::task::spawn_local(accept(Rc::clone(&control), listener));
@@ -84,6 +78,8 @@ pub(crate) async fn run<P: Plant + 'static>(
     let mut terminate = signal(SignalKind::terminate())?;
     // Taken so that it does not end us; a daemon has no terminal to lose.
     let _hangup = signal(SignalKind::hangup())?;
+    // A worker that has ended is not to wait for the next tick.
+    let mut child = signal(SignalKind::child())?;
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -91,24 +87,20 @@ pub(crate) async fn run<P: Plant + 'static>(
             _ = interrupt.recv() => break log::info("ending", &[("signal", &"INT")]),
             _ = terminate.recv() => break log::info("ending", &[("signal", &"TERM")]),
             () = &mut terminal => break log::info("ending", &[("terminal", &"closed")]),
-            _ = tick.tick() => housekeeping(&control, shm.as_ref()),
+            _ = tick.tick() => housekeeping(&control, shm.as_deref()),
+            _ = child.recv() => housekeeping(&control, shm.as_deref()),
         }
     }
     control.management.borrow_mut().stop();
-    Ok(())
+    Ok(Rc::clone(&control.management))
 }
 
 fn housekeeping<P: Plant>(control: &Control<P>, shm: Option<&observe::Manager>) {
     let mut management = control.management.borrow_mut();
     management.tick();
-    let Some(shm) = shm else { return };
-    let running = management.serving();
-    match (control.was_running.replace(running), running) {
-        (false, true) => shm.counters().child_start.inc(),
-        (true, false) => shm.counters().child_exit.inc(),
-        _ => {}
+    if let Some(shm) = shm {
+        shm.merge(management.now());
     }
-    shm.merge(management.now());
 }
 
 async fn accept<P: Plant + 'static>(control: Rc<Control<P>>, listener: tokio::net::TcpListener) {

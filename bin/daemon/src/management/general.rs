@@ -2,7 +2,6 @@
 
 use super::Management;
 use crate::args;
-use crate::panic;
 use crate::plant::{Load, Plant};
 use admin::{Reply, json};
 use copal_admin as admin;
@@ -30,16 +29,22 @@ fn platform() -> String {
     )
 }
 
-pub(super) fn panic_clear() -> Reply {
-    match panic::clear() {
-        true => Reply::done(),
-        false => Reply::cant("No panic to clear"),
-    }
-}
-
 impl<P: Plant> Management<P> {
     fn state(&self) -> &'static str {
-        if self.plant.running() { "running" } else { "stopped" }
+        self.plant.state().name()
+    }
+
+    /// `-z` sets the counter of panics back, too.
+    pub(super) fn panic_clear(&mut self, arguments: &[String]) -> Reply {
+        let counts = match arguments {
+            [] => false,
+            [flag] if flag == "-z" => true,
+            [flag, ..] => return Reply::wrong(format!("Unknown parameter \"{flag}\".")),
+        };
+        match self.plant.forget_panic(counts) {
+            true => Reply::done(),
+            false => Reply::cant("No panic to clear"),
+        }
     }
 
     pub(super) fn ping(&self, json: bool) -> Reply {
@@ -60,13 +65,13 @@ impl<P: Plant> Management<P> {
 
     pub(super) fn pid(&self, json: bool) -> Reply {
         let pid = std::process::id();
-        let running = self.plant.running();
+        let worker = self.plant.process();
         if json {
             let begin = json::begin(2, &["pid", "-j"], self.now_time());
-            let worker = if running { format!(", \"worker\": {pid}") } else { String::new() };
+            let worker = worker.map_or(String::new(), |worker| format!(", \"worker\": {worker}"));
             return Reply::ok(format!("{begin}\n  {{\"master\": {pid}{worker}}}\n]\n"));
         }
-        let worker = if running { format!("Worker:  {pid:>9}\n") } else { String::new() };
+        let worker = worker.map_or(String::new(), |worker| format!("Worker:  {worker:>9}\n"));
         Reply::ok(format!("Master:  {pid:>9}\n{worker}"))
     }
 
@@ -89,20 +94,16 @@ impl<P: Plant> Management<P> {
         }
     }
 
-    /// After a thread that serves has ended by itself: ends the others, and begins again if that is wanted.
+    /// After a worker has died: starts another, if that is wanted.
     pub(super) fn begin_anew(&mut self) {
-        crate::log::error(
-            "a thread that serves has ended",
-            &[("auto_restart", &self.parameters.auto_restart)],
-        );
-        self.plant.stop();
-        if self.parameters.auto_restart {
-            self.start_command();
+        match self.parameters.auto_restart {
+            true => drop(self.start_command()),
+            false => self.plant.stop(),
         }
     }
 
     pub(super) fn panic_show(&self, json: bool) -> Reply {
-        match panic::last() {
+        match self.plant.panic() {
             Some(text) if json => {
                 let begin = json::begin(2, &["panic.show", "-j"], self.now_time());
                 Reply::ok(format!("{begin} {}\n]\n", json::string(&text)))

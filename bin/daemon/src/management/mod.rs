@@ -112,6 +112,38 @@ fn refusal(reply: Reply) -> Result<(), Reply> {
 
 impl<P: Plant> Commands for Management<P> {
     fn run(&mut self, command: &'static Command, arguments: &[String], json: bool) -> Reply {
+        let reply = self.dispatch(command, arguments, json);
+        if self.plant.lost() {
+            // Whatever was put together lacks what the worker did not say.
+            return Reply::new(Status::Comms, "CLI communication error");
+        }
+        if command.serving && self.plant.running() {
+            let words: Vec<String> = arguments.iter().map(|word| admin::words::quote(word)).collect();
+            let words = format!("{} {}", command.name, words.join(" "));
+            self.plant.note(words.trim_end(), reply.status.code(), &reply.body);
+        }
+        reply
+    }
+
+    fn banner(&self) -> String {
+        general::banner()
+    }
+
+    fn serving(&self) -> bool {
+        self.plant.running()
+    }
+
+    fn reply_max(&self) -> usize {
+        usize::try_from(self.parameters.cli_limit).unwrap_or(usize::MAX)
+    }
+
+    fn now(&self) -> f64 {
+        self.now_time()
+    }
+}
+
+impl<P: Plant> Management<P> {
+    fn dispatch(&mut self, command: &'static Command, arguments: &[String], json: bool) -> Reply {
         if self.parameters.syslog_cli_traffic {
             let words: Vec<String> = arguments.iter().map(|word| shortened(word)).collect();
             crate::log::info("cli", &[("command", &command.name), ("arguments", &words.join(" "))]);
@@ -128,7 +160,7 @@ impl<P: Plant> Commands for Management<P> {
             Verb::Start => self.start_command(),
             Verb::Stop => self.stop_command(),
             Verb::PanicShow => self.panic_show(json),
-            Verb::PanicClear => general::panic_clear(),
+            Verb::PanicClear => self.panic_clear(arguments),
             Verb::DebugXid => self.xid(first, argument(1).unwrap_or_default()),
             Verb::DebugListenAddress => self.listen_address(),
             Verb::StorageList => self.storage_list(json),
@@ -150,22 +182,6 @@ impl<P: Plant> Commands for Management<P> {
             Verb::VclSymtab => self.vcl_symtab(),
             Verb::VclState => self.vcl_state(first, argument(1).unwrap_or_default()),
         }
-    }
-
-    fn banner(&self) -> String {
-        general::banner()
-    }
-
-    fn serving(&self) -> bool {
-        self.plant.running()
-    }
-
-    fn reply_max(&self) -> usize {
-        usize::try_from(self.parameters.cli_limit).unwrap_or(usize::MAX)
-    }
-
-    fn now(&self) -> f64 {
-        self.now_time()
     }
 }
 

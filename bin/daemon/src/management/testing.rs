@@ -2,7 +2,9 @@
 
 use super::Management;
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, Storage};
+use crate::plant::{
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
+};
 use admin::Session;
 use base::clock::ManualClock;
 use copal_admin as admin;
@@ -14,7 +16,10 @@ use std::sync::Arc;
 pub(crate) struct Paper {
     running: bool,
     pub(crate) broken: Cell<bool>,
+    pub(crate) lost: Cell<bool>,
+    pub(crate) panic: Option<String>,
     pub(crate) log: RefCell<Vec<String>>,
+    pub(crate) noted: RefCell<Vec<String>>,
 }
 
 impl Paper {
@@ -40,8 +45,28 @@ impl Plant for Paper {
         }
     }
 
-    fn running(&self) -> bool {
-        self.running
+    fn state(&self) -> State {
+        if self.running && !self.broken.get() { State::Running } else { State::Stopped }
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.running().then_some(4711)
+    }
+
+    fn lost(&self) -> bool {
+        self.lost.replace(false)
+    }
+
+    fn panic(&self) -> Option<String> {
+        self.panic.clone()
+    }
+
+    fn forget_panic(&mut self, _: bool) -> bool {
+        self.panic.take().is_some()
+    }
+
+    fn note(&self, command: &str, status: u16, _: &str) {
+        self.noted.borrow_mut().push(format!("{command}: {status}"));
     }
 
     fn broken(&self) -> bool {
@@ -62,6 +87,7 @@ impl Plant for Paper {
     }
 
     fn stop(&mut self) {
+        self.broken.set(false);
         self.running = false;
     }
 

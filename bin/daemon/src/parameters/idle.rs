@@ -21,7 +21,6 @@ const NO_C: &str = "VCL is not compiled to C";
 const NO_GZIP: &str = "responses are stored and sent in the coding that the backend chose";
 const NO_ESI: &str = "ESI is not processed";
 const NO_HTTP2: &str = "HTTP/2 is refused";
-const NO_WORKER: &str = "there is no separate worker process";
 const OWN_PACE: &str = "bans are tested by the walk over all objects, which keeps its own pace";
 const ACCEPTOR: &str = "a thread that cannot accept waits a fixed short time";
 
@@ -76,7 +75,6 @@ pub(super) static IDLE: &[Row] = &[
     idle("ban_lurker_holdoff", Seconds(0.0, None), "seconds", "0.010", OWN_PACE),
     idle("cc_command", Text, "", "", NO_C),
     idle("cc_warnings", Text, "", "", NO_C),
-    idle("cli_timeout", Seconds(0.0, None), "seconds", "60.000", NO_WORKER),
     idle("clock_step", Seconds(0.0, None), "seconds", "1.000", "steps of the clock are not looked for"),
     idle("critbit_cooloff", Seconds(60.0, Some(254.0)), "seconds", "180.000", "the index is not a tree"),
     idle("debug", Bits(DEBUG), "", "none", "the bits name internals of Varnish"),
@@ -125,7 +123,6 @@ pub(super) static IDLE: &[Row] = &[
         "regular expressions are always compiled to machine code",
     ),
     idle("pcre2_match_limit", Count(1, None), "", "10000", "the limit on matching steps is fixed"),
-    idle("ping_interval", Count(0, None), "seconds", "3", NO_WORKER),
     idle("pipe_sess_max", Count(0, None), "connections", "0", "a pipe holds no thread"),
     idle("pool_req", Pool, "", "10,100,10", NO_POOL),
     idle("pool_sess", Pool, "", "10,100,10", NO_POOL),
@@ -137,7 +134,7 @@ pub(super) static IDLE: &[Row] = &[
         "3",
         "who waits for an object reads it as it comes",
     ),
-    idle("sigsegv_handler", Switch, "bool", "on", NO_WORKER),
+    idle("sigsegv_handler", Switch, "bool", "on", "the manager reports the signals that a worker dies of"),
     idle("tcp_fastopen", Switch, "bool", "off", "listening sockets do not offer TCP Fast Open"),
     idle("thread_pool_add_delay", Seconds(0.0, None), "seconds", "0.000", NO_POOLS),
     idle("thread_pool_destroy_delay", Seconds(0.01, None), "seconds", "1.000", NO_POOLS),

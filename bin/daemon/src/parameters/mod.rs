@@ -121,7 +121,8 @@ impl Row {
         self.put(parameters, self.default());
     }
 
-    fn put(&self, parameters: &mut Parameters, value: Value) {
+    /// Puts `value`, which [`Row::get`] of the same row gave, in `parameters`.
+    pub(crate) fn put(&self, parameters: &mut Parameters, value: Value) {
         match self.access {
             Access::Field { set, .. } => set(parameters, value),
             Access::Idle { .. } => {

@@ -69,7 +69,7 @@ use Kind::{Bytes, Count, Seconds, Switch, Text};
 
 parameters! {
     auto_restart: bool = true, Switch, "bool", [],
-        "Whether serving begins anew by itself after a thread that serves has ended in a panic.";
+        "Whether another worker is started when one dies.";
     backend_idle_timeout: f64 = 60.0, Seconds(1.0, None), "seconds", [],
         "How long a connection to a backend is kept for reuse.";
     backend_local_error_holddown: f64 = 10.0, Seconds(0.0, None), "seconds", [Experimental],
@@ -84,6 +84,8 @@ parameters! {
         "The longest wait between two pieces of a backend's response. VCL and backend definitions come first.";
     cli_limit: u64 = 48 << 10, Bytes(128, Some(99_999_999)), "bytes", [],
         "The longest reply of the command line; of a longer one the rest is left out and the status is 201.";
+    cli_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "How long the worker may take to answer the manager; one that takes longer is killed.";
     clock_skew: u64 = 10, Count(0, None), "seconds", [],
         "How far a backend's clock may differ from ours before its Date is used to reckon Expires.";
     connect_timeout: f64 = 3.5, Seconds(0.0, None), "seconds", [],
@@ -124,6 +126,8 @@ parameters! {
         "Beyond max_vcl: 0 loads, 1 loads with a warning, 2 refuses.";
     nuke_limit: u64 = 50, Count(0, None), "allocations", [Experimental],
         "How many objects may be evicted to make room for one piece of another.";
+    ping_interval: u64 = 3, Count(0, None), "seconds", [MustRestart],
+        "How often the manager asks whether the worker lives. Zero is never, for debuggers.";
     pipe_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
         "How long a pipe may carry nothing either way before it is closed.";
     prefer_ipv6: bool = false, Switch, "bool", [],

@@ -4,8 +4,8 @@
 //! worker threads (one a CPU): accept > front > cache > origin      upkeep thread: probes, sweeping, merging of counters
 //!          \______________ cache::Shared, settings in base::Live, counters in observe ______________/
 //! ```
-//! Sockets are bound once and kept while nothing runs, so that a stop and a start lose no address. All else lives from
-//! `start` to `stop`.
+//! The sockets are the manager's, which keeps them while nothing runs, so that a stop and a start lose no address. All else
+//! lives from `start` to `stop`.
 
 mod backends;
 mod host;
@@ -13,19 +13,21 @@ mod running;
 mod threads;
 mod upkeep;
 
+use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, Storage};
-use crate::{compile, storage_spec, wire_up};
+use crate::plant::{
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
+};
+use crate::storage_spec;
+use admin::Status;
 use base::clock::Clock;
+use copal_admin as admin;
 use copal_base as base;
 use copal_net as net;
-use copal_vcl as vcl;
 use net::Endpoint;
-use net::listen::Spec;
 use running::Running;
 use std::path::PathBuf;
 use std::sync::Arc;
-use vcl::program::Program;
 
 /// What serving needs besides parameters; fixed for the life of the process.
 #[derive(Debug)]
@@ -49,39 +51,54 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Binds the sockets that `specs` name; nothing is accepted before [`Plant::start`].
-    ///
-    /// # Errors
-    /// The first address that cannot be had.
-    pub(crate) fn bind(
-        fixed: Fixed,
-        specs: &[Spec],
-        parameters: &Parameters,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, net::listen::BindError> {
-        let threads = net::worker::cpus().len();
-        let mut doors = Vec::new();
-        for spec in specs {
-            doors.extend(net::listen::bind(spec, threads, &wire_up::listen(parameters))?);
-        }
-        Ok(Self { fixed: Arc::new(fixed), clock, doors, running: None })
+    /// Serves on `doors`; nothing is accepted before [`Plant::start`].
+    pub(crate) fn new(fixed: Fixed, doors: Vec<net::listen::Listening>, clock: Arc<dyn Clock>) -> Self {
+        Self { fixed: Arc::new(fixed), clock, doors, running: None }
+    }
+
+    /// Writes to the request log that the manager asked whether we live.
+    pub(crate) fn pong(&self) {
+        self.note("ping", Status::Ok.code(), &format!("PONG {} 1.0", self.clock.now() as u64));
     }
 }
 
 impl Plant for Serving {
-    type Program = Arc<Program>;
+    type Program = Arc<Captured>;
 
     fn compile(
         &self,
         source: &Source,
         labels: &[Label],
         parameters: &Parameters,
-    ) -> Result<Compiled<Arc<Program>>, String> {
+    ) -> Result<Compiled<Arc<Captured>>, String> {
         compile::compile(source, labels, parameters)
     }
 
-    fn running(&self) -> bool {
-        self.running.is_some()
+    fn state(&self) -> State {
+        if self.running.is_some() { State::Running } else { State::Stopped }
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.running.as_ref().map(|_| std::process::id())
+    }
+
+    fn lost(&self) -> bool {
+        false
+    }
+
+    fn panic(&self) -> Option<String> {
+        None
+    }
+
+    fn forget_panic(&mut self, _: bool) -> bool {
+        false
+    }
+
+    fn note(&self, command: &str, status: u16, reply: &str) {
+        if let Some(running) = &self.running {
+            running.note(command);
+            running.note_reply(status, reply);
+        }
     }
 
     fn broken(&self) -> bool {
@@ -91,7 +108,7 @@ impl Plant for Serving {
     fn start(
         &mut self,
         parameters: &Parameters,
-        vcls: &[Load<'_, Arc<Program>>],
+        vcls: &[Load<'_, Arc<Captured>>],
         labels: &[Label],
         active: &str,
     ) -> Result<(), String> {
@@ -101,8 +118,9 @@ impl Plant for Serving {
         }
         running.set_labels(labels);
         running.activate(active);
+        running.note("start");
         running.open(&self.doors, parameters)?;
-        running.note_command("start");
+        running.note_reply(Status::Ok.code(), "");
         self.running = Some(running);
         Ok(())
     }
@@ -113,7 +131,7 @@ impl Plant for Serving {
         }
     }
 
-    fn load(&mut self, vcl: &Load<'_, Arc<Program>>) -> Result<(), String> {
+    fn load(&mut self, vcl: &Load<'_, Arc<Captured>>) -> Result<(), String> {
         self.running.as_mut().map_or(Ok(()), |running| running.load(vcl))
     }
 

@@ -3,13 +3,16 @@
 use super::threads::{Parts, Threads};
 use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
+use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
 use crate::plant::{AdminHealth, Backend, Ban, Label, Load};
 use crate::{log, storage_spec, wire_up};
+use admin::Status;
 use base::Live;
 use base::clock::Clock;
 use base::vxid::VxidSource;
 use cache::{Shared, Stores, Vcl};
+use copal_admin as admin;
 use copal_base as base;
 use copal_cache as cache;
 use copal_net as net;
@@ -24,7 +27,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use store::Engine;
 use vcl::instance::Instance;
-use vcl::program::Program;
 
 /// References to a VCL that are ours and no request's: in [`Running::vcls`], and with upkeep if it is the active one.
 const OWN_REFERENCES: usize = 1;
@@ -113,10 +115,21 @@ impl Running {
         Ok(())
     }
 
-    /// Writes a command that was carried out to the request log, which readers wait for to know that we live.
-    pub(super) fn note_command(&self, words: &str) {
-        self.parts.log.record(Tag::CLI, 0, Kind::Raw, format!("Rd {words}").as_bytes());
-        self.parts.log.record(Tag::CLI, 0, Kind::Raw, b"Wr 200 0 ");
+    /// Writes a command to the request log.
+    pub(super) fn note(&self, command: &str) {
+        self.parts.log.record(Tag::CLI, 0, Kind::Raw, format!("Rd {command}").as_bytes());
+    }
+
+    /// Writes the reply to a command to the request log.
+    pub(super) fn note_reply(&self, status: u16, reply: &str) {
+        let text = format!("Wr {status} {} {reply}", reply.len());
+        self.parts.log.record(Tag::CLI, 0, Kind::Raw, text.as_bytes());
+    }
+
+    /// Writes a command that was done.
+    fn note_done(&self, command: &str) {
+        self.note(command);
+        self.note_reply(Status::Ok.code(), "");
     }
 
     /// Whether a thread is gone that should be there.
@@ -125,7 +138,19 @@ impl Running {
     }
 
     /// Makes the backends of a program, runs its `vcl_init`, starts its probes if it is to be warm.
-    pub(super) fn load(&mut self, load: &Load<'_, Arc<Program>>) -> Result<(), String> {
+    pub(super) fn load(&mut self, load: &Load<'_, Arc<Captured>>) -> Result<(), String> {
+        let name = load.name;
+        self.note(&format!("vcl.load {name} {name} {}", temperature(load.warm)));
+        let loaded = self.take_in(load);
+        match &loaded {
+            Ok(()) => self.note_reply(Status::Ok.code(), &format!("Loaded \"{name}\" as \"{name}\"")),
+            Err(why) => self.note_reply(Status::Cant.code(), why),
+        }
+        loaded
+    }
+
+    fn take_in(&mut self, load: &Load<'_, Arc<Captured>>) -> Result<(), String> {
+        let program = compile::again(load.program)?;
         let origin = self.parts.origin.get();
         let now = self.parts.shared.now();
         let mut make = |definition: &vcl::value::BackendDefinition| {
@@ -142,7 +167,7 @@ impl Running {
                 text.strip_prefix(&format!("backend {}: ", definition.name)).unwrap_or(&text).to_owned()
             })
         };
-        let instance = Instance::new(Arc::clone(load.program), &mut make)?;
+        let instance = Instance::new(program, &mut make)?;
         let vcl = Arc::new(Vcl { name: load.name.to_owned(), instance });
         let mut host = host::LoadHost::new(&self.parts.shared, &vcl, &self.parts.log);
         if let Err(fault) = vcl.instance.init(&mut host) {
@@ -184,6 +209,7 @@ impl Running {
     pub(super) fn activate(&mut self, name: &str) {
         if let Some(service) = self.services.get(name) {
             self.parts.shared.vcl.set(Some(Arc::clone(&service.vcl)));
+            self.note_done(&format!("vcl.use {name}"));
         }
     }
 
@@ -195,6 +221,7 @@ impl Running {
             false => end_probes(&mut service),
         }
         self.services.insert(name.to_owned(), service);
+        self.note_done(&format!("vcl.state {name} {}", temperature(warm)));
     }
 
     /// Takes the VCL out of service; what is left of it goes when its last request has.
@@ -202,6 +229,7 @@ impl Running {
         if let Some(mut service) = self.services.remove(name) {
             end_probes(&mut service);
             self.lingering.push(service.vcl);
+            self.note_done(&format!("vcl.discard {name}"));
         }
         self.tick();
     }
@@ -332,6 +360,10 @@ impl Running {
         }
         self.upkeep.stop();
     }
+}
+
+fn temperature(warm: bool) -> &'static str {
+    if warm { "warm" } else { "cold" }
 }
 
 fn end_probes(service: &mut Service) {

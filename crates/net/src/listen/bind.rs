@@ -8,6 +8,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::path::Path;
 
@@ -57,6 +58,20 @@ impl Listener {
     /// No descriptor is left.
     pub fn duplicate(&self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.try_clone()? })
+    }
+}
+
+/// To send it to another process.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// As it came from the process that bound it.
+impl From<OwnedFd> for Listener {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self { socket: descriptor.into() }
     }
 }
 

@@ -1,0 +1,471 @@
+//! The worker as the manager sees it: [`Plant`] by asking another process.
+//!
+//! ```text
+//! stopped --start--> starting --> running --stop--> stopping --> stopped
+//!                                    \--(dies, or does not answer)--> stopped, to be begun anew --> starting
+//! ```
+//! Sockets are bound once, by the manager, and every worker gets copies, so that no stop, no death and no start loses an
+//! address. A worker that does not answer within `cli_timeout` is killed. One that dies young is followed by the next after a
+//! pause, which doubles from one death to the next, so that a machine is not kept busy with dying.
+
+mod child;
+pub(crate) mod output;
+
+use crate::compile::{self, Captured};
+use crate::link::{self, Answer, Ask};
+use crate::parameters::Parameters;
+use crate::plant::{
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
+};
+use crate::{log, panic, storage_spec, wire_up};
+use child::{Child, End, Lost, Obituary};
+use copal_net as net;
+use copal_observe as observe;
+use net::Endpoint;
+use net::listen::{Protocol, Spec};
+use std::cell::{Cell, RefCell};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A worker that has lived as long as this dies of something new.
+const YOUNG: Duration = Duration::from_secs(10);
+/// The first and the longest pause before a worker that died young is followed by another.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// What a worker needs besides parameters and VCL; fixed for the life of the manager.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    /// The work directory.
+    pub(crate) directory: PathBuf,
+    /// `server.identity`.
+    pub(crate) identity: String,
+    /// `server.hostname`.
+    pub(crate) hostname: String,
+    /// The `-s` arguments.
+    pub(crate) storage: Vec<String>,
+    /// The stores that they mean.
+    pub(crate) stores: Vec<storage_spec::Spec>,
+}
+
+/// Parameters that concern the manager's dealings with the worker.
+#[derive(Clone, Copy, Debug)]
+struct Manners {
+    /// How long an answer may take.
+    patience: Duration,
+    /// How often is asked whether it lives; zero is never.
+    ping: Duration,
+    /// How long requests under way may go on at a stop.
+    drain: Duration,
+}
+
+impl Manners {
+    fn new(parameters: &Parameters) -> Self {
+        let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX / 4);
+        Self {
+            patience: seconds(parameters.cli_timeout),
+            ping: Duration::from_secs(parameters.ping_interval),
+            drain: seconds(parameters.drain_limit),
+        }
+    }
+}
+
+/// After a death.
+#[derive(Clone, Copy, Debug)]
+struct Died {
+    /// When the next one may be started.
+    until: Instant,
+    /// The pause that was made.
+    pause: Duration,
+}
+
+/// The plant that asks a worker.
+pub(crate) struct Remote {
+    fixed: Fixed,
+    doors: Vec<net::listen::Listening>,
+    manners: Manners,
+    shm: Rc<observe::Manager>,
+    state: State,
+    child: RefCell<Option<Child>>,
+    died: Option<Died>,
+    /// The pause before the present worker was started.
+    pause: Duration,
+    /// An answer did not come since that was last asked.
+    lost: Cell<bool>,
+    panic: RefCell<Option<String>>,
+    /// What the manager's exit status tells of its workers' ends.
+    exit_bits: u8,
+}
+
+impl Remote {
+    /// Binds the sockets that `specs` name; nothing is accepted before [`Plant::start`].
+    ///
+    /// # Errors
+    /// The first address that cannot be had.
+    pub(crate) fn bind(
+        fixed: Fixed,
+        specs: &[Spec],
+        parameters: &Parameters,
+        shm: Rc<observe::Manager>,
+    ) -> Result<Self, net::listen::BindError> {
+        let threads = net::worker::cpus().len();
+        let mut doors = Vec::new();
+        for spec in specs {
+            doors.extend(net::listen::bind(spec, threads, &wire_up::listen(parameters))?);
+        }
+        Ok(Self {
+            fixed,
+            doors,
+            manners: Manners::new(parameters),
+            shm,
+            state: State::Stopped,
+            child: RefCell::new(None),
+            died: None,
+            pause: Duration::ZERO,
+            lost: Cell::new(false),
+            panic: RefCell::new(None),
+            exit_bits: 0,
+        })
+    }
+
+    /// What the manager's exit status is to tell: 0x20 a worker exited with a status, 0x40 by a signal, 0x80 with a core
+    /// file. Source: Varnish 7.1, observed.
+    pub(crate) fn exit_bits(&self) -> u8 {
+        self.exit_bits
+    }
+
+    /// Asks; `None` if there is no worker or it does not answer, which is then noted.
+    fn ask(&self, ask: &Ask) -> Option<Answer> {
+        self.ask_for(ask, self.manners.patience)
+    }
+
+    fn ask_for(&self, ask: &Ask, patience: Duration) -> Option<Answer> {
+        let mut child = self.child.borrow_mut();
+        let answer = child.as_mut()?.ask(ask, patience);
+        if answer.is_err() {
+            self.lost.set(true);
+        }
+        answer.ok()
+    }
+
+    /// Asks for something that may fail.
+    fn attempt(&self, ask: &Ask) -> Result<(), String> {
+        match self.ask(ask) {
+            Some(Answer::Done) => Ok(()),
+            Some(Answer::Failed(why)) => Err(why),
+            Some(_) | None => Err("CLI communication error".to_owned()),
+        }
+    }
+
+    fn start_message(
+        &self,
+        parameters: &Parameters,
+        vcls: &[Load<'_, Arc<Captured>>],
+        labels: &[Label],
+        active: &str,
+    ) -> link::Start {
+        let door = |door: &net::listen::Listening| link::Door {
+            name: door.name.clone(),
+            proxy: door.protocol == Protocol::Proxy,
+            place: match &door.endpoint {
+                Endpoint::Tcp(address) => link::Place::Tcp(*address),
+                Endpoint::Unix(path) => link::Place::Unix(path.clone()),
+            },
+            sockets: door.listeners.len(),
+        };
+        link::Start {
+            directory: self.fixed.directory.clone(),
+            identity: self.fixed.identity.clone(),
+            hostname: self.fixed.hostname.clone(),
+            storage: self.fixed.storage.clone(),
+            doors: self.doors.iter().map(door).collect(),
+            parameters: link::settings(parameters),
+            vcls: vcls.iter().map(vcl_message).collect(),
+            labels: labels.to_vec(),
+            active: active.to_owned(),
+        }
+    }
+
+    /// A worker that serves, or why there is none.
+    fn launch(&mut self, start: link::Start) -> Result<(), String> {
+        observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER)
+            .map_err(|error| format!("shared memory: {error}"))?;
+        let sockets = self.doors.iter().flat_map(|door| door.listeners.iter().map(|socket| socket.as_fd()));
+        let sockets: Vec<_> = sockets.collect();
+        let name = self.fixed.directory.display().to_string();
+        let mut child =
+            Child::spawn(&sockets, &name).map_err(|error| format!("could not start worker: {error}"))?;
+        log::info(&format!("Child ({}) Started", child.id()), &[]);
+        match child.ask(&Ask::Start(Box::new(start)), self.manners.patience) {
+            Ok(Answer::Done) => {
+                self.shm.counters().child_start.inc();
+                self.child.replace(Some(child));
+                Ok(())
+            }
+            Ok(Answer::Failed(why)) => {
+                self.remember(child.bury());
+                Err(why)
+            }
+            Ok(_) | Err(_) => {
+                let pid = child.id();
+                self.remember(child.bury());
+                Err(format!("Child ({pid}) did not start"))
+            }
+        }
+    }
+
+    /// Buries the worker, whose end nobody asked for, and sets when the next may be started.
+    fn mourn(&mut self, child: Child) {
+        let age = child.age();
+        self.remember(child.bury());
+        self.state = State::Stopped;
+        self.fall(age);
+    }
+
+    /// Sets when the next worker may be started after one that died at `age`.
+    fn fall(&mut self, age: Duration) {
+        let pause = match age < YOUNG {
+            true if self.pause.is_zero() && age > PAUSE_MIN => Duration::ZERO,
+            true => (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
+            false => Duration::ZERO,
+        };
+        self.died = Some(Died { until: Instant::now() + pause, pause });
+    }
+
+    /// Logs, counts and keeps how a worker ended, and removes what it left.
+    fn remember(&mut self, obituary: Obituary) {
+        let counters = self.shm.counters();
+        let words = obituary.words();
+        if let Some(why) = obituary.killed {
+            log::error(&format!("Child ({}) {why}", obituary.pid), &[]);
+        }
+        match obituary.end() {
+            End::Orderly => {
+                counters.child_exit.inc();
+                log::info(&words, &[]);
+            }
+            End::Status(_) => {
+                counters.child_stop.inc();
+                self.exit_bits |= 0x20;
+                log::error(&words, &[]);
+            }
+            End::Signal { dumped, .. } => {
+                counters.child_died.inc();
+                counters.child_dump.add(u64::from(dumped));
+                self.exit_bits |= if dumped { 0xc0 } else { 0x40 };
+                log::error(&words, &[]);
+            }
+        }
+        let end = obituary.end();
+        let report = match (obituary.report, end) {
+            (Some(report), _) => Some(report),
+            (None, End::Orderly) => None,
+            (None, _) if obituary.explained => None,
+            (None, End::Status(_) | End::Signal { .. }) => Some(panic::report(&words, "", "", "")),
+        };
+        self.keep(report);
+        if let Err(error) = observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER) {
+            log::warning("shared memory of the worker", &[("error", &error)]);
+        }
+    }
+
+    fn keep(&self, report: Option<String>) {
+        if let Some(report) = report {
+            self.shm.counters().child_panic.inc();
+            self.panic.replace(Some(report));
+        }
+    }
+}
+
+fn vcl_message(load: &Load<'_, Arc<Captured>>) -> link::Vcl {
+    link::Vcl { name: load.name.to_owned(), captured: Captured::clone(load.program), warm: load.warm }
+}
+
+impl Plant for Remote {
+    type Program = Arc<Captured>;
+
+    fn compile(
+        &self,
+        source: &Source,
+        labels: &[Label],
+        parameters: &Parameters,
+    ) -> Result<Compiled<Arc<Captured>>, String> {
+        compile::compile(source, labels, parameters)
+    }
+
+    fn state(&self) -> State {
+        self.state
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.child.borrow().as_ref().map(Child::id)
+    }
+
+    fn lost(&self) -> bool {
+        self.lost.replace(false)
+    }
+
+    fn panic(&self) -> Option<String> {
+        self.panic.borrow().clone()
+    }
+
+    fn forget_panic(&mut self, counts: bool) -> bool {
+        if counts {
+            self.shm.counters().child_panic.set(0);
+        }
+        self.panic.take().is_some()
+    }
+
+    fn note(&self, command: &str, status: u16, reply: &str) {
+        self.ask(&Ask::Note { command: command.to_owned(), status, reply: reply.to_owned() });
+    }
+
+    fn broken(&self) -> bool {
+        self.died.is_some_and(|died| Instant::now() >= died.until)
+    }
+
+    fn start(
+        &mut self,
+        parameters: &Parameters,
+        vcls: &[Load<'_, Arc<Captured>>],
+        labels: &[Label],
+        active: &str,
+    ) -> Result<(), String> {
+        self.manners = Manners::new(parameters);
+        let died = self.died.take();
+        self.pause = died.map_or(Duration::ZERO, |died| died.pause);
+        self.state = State::Starting;
+        let launched = self.launch(self.start_message(parameters, vcls, labels, active));
+        self.state = if launched.is_ok() { State::Running } else { State::Stopped };
+        if launched.is_err() && died.is_some() {
+            // What keeps it from starting may pass: it is tried again, as after another death.
+            self.fall(Duration::ZERO);
+        }
+        launched
+    }
+
+    fn stop(&mut self) {
+        self.died = None;
+        let Some(mut child) = self.child.take() else { return };
+        self.state = State::Stopping;
+        log::info("Stopping Child", &[]);
+        let patience = self.manners.drain.saturating_add(self.manners.patience);
+        if child.ask(&Ask::Stop, patience).is_err() {
+            self.lost.set(false);
+        }
+        self.remember(child.bury());
+        self.state = State::Stopped;
+        log::info("Child cleanup complete", &[]);
+    }
+
+    fn load(&mut self, vcl: &Load<'_, Arc<Captured>>) -> Result<(), String> {
+        self.attempt(&Ask::Load(vcl_message(vcl)))
+    }
+
+    fn set_labels(&mut self, labels: &[Label]) {
+        self.ask(&Ask::SetLabels(labels.to_vec()));
+    }
+
+    fn activate(&mut self, name: &str) {
+        self.ask(&Ask::Activate(name.to_owned()));
+    }
+
+    fn set_warm(&mut self, name: &str, warm: bool) {
+        self.ask(&Ask::SetWarm { name: name.to_owned(), warm });
+    }
+
+    fn discard(&mut self, name: &str) {
+        self.ask(&Ask::Discard(name.to_owned()));
+    }
+
+    fn users(&self, name: &str) -> usize {
+        match self.ask(&Ask::Users(name.to_owned())) {
+            Some(Answer::Users(users)) => users,
+            _ => 0,
+        }
+    }
+
+    fn lingering(&self) -> Vec<(String, usize)> {
+        match self.ask(&Ask::Lingering) {
+            Some(Answer::Lingering(vcls)) => vcls,
+            _ => Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, parameters: &Parameters) {
+        self.manners = Manners::new(parameters);
+        self.ask(&Ask::Apply(link::settings(parameters)));
+    }
+
+    fn backends(&self) -> Vec<Backend> {
+        match self.ask(&Ask::Backends) {
+            Some(Answer::Backends(backends)) => backends,
+            _ => Vec::new(),
+        }
+    }
+
+    fn set_health(&mut self, vcl: &str, backend: &str, health: AdminHealth) {
+        self.ask(&Ask::SetHealth { vcl: vcl.to_owned(), backend: backend.to_owned(), health });
+    }
+
+    fn ban(&mut self, words: &[String]) -> Result<(), String> {
+        self.attempt(&Ask::Ban(words.to_vec()))
+    }
+
+    fn bans(&self) -> Vec<Ban> {
+        match self.ask(&Ask::Bans) {
+            Some(Answer::Bans(bans)) => bans,
+            _ => Vec::new(),
+        }
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        let row = |spec: &storage_spec::Spec| Storage { name: spec.name.clone(), kind: spec.kind.to_owned() };
+        self.fixed.stores.iter().map(row).collect()
+    }
+
+    fn listening(&self) -> Vec<Listening> {
+        let row = |door: &net::listen::Listening| {
+            let (address, port) = match &door.endpoint {
+                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+                Endpoint::Unix(path) => (path.display().to_string(), None),
+            };
+            Listening { name: door.name.clone(), address, port }
+        };
+        self.doors.iter().map(row).collect()
+    }
+
+    fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
+        match self.ask(&Ask::Xid { last, chunk }) {
+            Some(Answer::Xid(last, chunk)) => (last, chunk),
+            _ => (0, 0),
+        }
+    }
+
+    fn tick(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        self.keep(child.report());
+        let lost = child.check(self.manners.ping, self.manners.patience);
+        if child.ended() || lost.is_err() {
+            if lost == Err(Lost::Silent) {
+                log::error(
+                    "no answer from the worker",
+                    &[("pid", &child.id()), ("cli_timeout_s", &self.manners.patience.as_secs())],
+                );
+            }
+            self.mourn(child);
+        } else {
+            self.child.replace(Some(child));
+        }
+    }
+}
+
+impl Drop for Remote {
+    /// A manager that gives up leaves no worker.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

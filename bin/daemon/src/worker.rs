@@ -1,0 +1,181 @@
+//! The worker process: serves clients as the manager on the other end of the pipe says, and ends with it.
+//!
+//! It is the same program, started anew by the manager: standard input is the pipe, over which first the listening
+//! sockets come and then questions; standard output and error are read by the manager and go to its process log.
+
+use crate::compile::Captured;
+use crate::link::frame::{Event, Pipe};
+use crate::link::{self, Answer, Ask, descriptors};
+use crate::plant::{Load, Plant as _};
+use crate::serving::{Fixed, Serving};
+use crate::{log, panic, storage_spec};
+use base::clock::{Clock, SystemClock};
+use copal_base as base;
+use copal_net as net;
+use net::Endpoint;
+use net::listen::{Listener, Listening, Protocol};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells a copald that it is a worker: its manager's process number.
+pub(crate) const MARK: &str = "COPALD_WORKER_OF";
+/// What process listings call it. At most 15 bytes, the kernel's limit.
+pub(crate) const NAME: &str = "copald-worker";
+
+/// How often housekeeping is done.
+const TICK: Duration = Duration::from_millis(200);
+/// How long the manager may take to take an answer, and to send the first question.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether this process is a worker.
+pub(crate) fn is_worker() -> bool {
+    // The mark holds only for the child itself: what that one starts in turn has another parent.
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    parent.is_some() && std::env::var(MARK).ok() == parent
+}
+
+/// Lives the life of a worker.
+pub(crate) fn run() -> ExitCode {
+    log::to_manager();
+    panic::watch(panic::Where::Worker);
+    match serve() {
+        Ok(()) => {
+            log::info("Child dies", &[]);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log::error("worker", &[("error", &error)]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Asks the kernel to end us with the manager, even if we are stuck.
+fn tie_to_manager() -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    match is_worker() {
+        true => Ok(()),
+        false => Err(io::Error::other("the manager is gone")),
+    }
+}
+
+fn serve() -> io::Result<()> {
+    // For process listings only.
+    let _ = rustix::thread::set_name(c"copald-worker");
+    tie_to_manager()?;
+    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Nothing that is started from here gets the pipe.
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let sockets = descriptors::receive(&stream)?;
+    let mut pipe = Pipe::new(stream);
+    let (number, start) = match pipe.receive(PATIENCE)? {
+        Event::Message(number, Ask::Start(start)) => (number, *start),
+        Event::End => return Ok(()),
+        Event::Message(..) | Event::Nothing => return Err(io::Error::other("not told what to serve")),
+    };
+    let mut serving = match begin(start, sockets) {
+        Ok(serving) => serving,
+        Err(why) => return pipe.send(number, &Answer::Failed(why), PATIENCE),
+    };
+    log::info("Child starts", &[]);
+    pipe.send(number, &Answer::Done, PATIENCE)?;
+    obey(&mut pipe, &mut serving)
+}
+
+/// Answers until told to stop.
+fn obey(pipe: &mut Pipe, serving: &mut Serving) -> io::Result<()> {
+    loop {
+        match pipe.receive(TICK)? {
+            Event::Message(number, ask) => {
+                let last = matches!(ask, Ask::Stop);
+                let answer = answer(serving, ask);
+                pipe.send(number, &answer, PATIENCE)?;
+                if last {
+                    return Ok(());
+                }
+            }
+            Event::Nothing => {}
+            Event::End => {
+                log::error("EOF on CLI connection, worker stops", &[]);
+                return Ok(());
+            }
+        }
+        serving.tick();
+        if serving.broken() {
+            log::error("a thread that serves has ended", &[]);
+            // Not in order: what the thread held may be held for ever.
+            std::process::abort();
+        }
+    }
+}
+
+/// Everything that is started serving, or why it cannot be.
+fn begin(start: link::Start, sockets: Vec<OwnedFd>) -> Result<Serving, String> {
+    let doors = doors(start.doors, sockets)?;
+    let storage = storage_spec::parse_all(&start.storage).map_err(|error| error.to_string())?;
+    let fixed =
+        Fixed { directory: start.directory, identity: start.identity, hostname: start.hostname, storage };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut serving = Serving::new(fixed, doors, clock);
+    let vcls: Vec<(String, Arc<Captured>, bool)> =
+        start.vcls.into_iter().map(|vcl| (vcl.name, Arc::new(vcl.captured), vcl.warm)).collect();
+    let loads: Vec<Load<'_, Arc<Captured>>> =
+        vcls.iter().map(|(name, program, warm)| Load { name, program, warm: *warm }).collect();
+    serving.start(&link::parameters(&start.parameters), &loads, &start.labels, &start.active)?;
+    Ok(serving)
+}
+
+fn doors(doors: Vec<link::Door>, sockets: Vec<OwnedFd>) -> Result<Vec<Listening>, String> {
+    let mut sockets = sockets.into_iter().map(Listener::from);
+    let doors = doors.into_iter().map(|door| {
+        let listeners: Vec<Listener> = sockets.by_ref().take(door.sockets).collect();
+        if listeners.len() != door.sockets || listeners.is_empty() {
+            return Err(format!("listen address {}: sockets are missing", door.name));
+        }
+        Ok(Listening {
+            name: door.name,
+            protocol: if door.proxy { Protocol::Proxy } else { Protocol::Http },
+            endpoint: match door.place {
+                link::Place::Tcp(address) => Endpoint::Tcp(address),
+                link::Place::Unix(path) => Endpoint::Unix(path),
+            },
+            listeners,
+        })
+    });
+    doors.collect()
+}
+
+fn answer(serving: &mut Serving, ask: Ask) -> Answer {
+    match ask {
+        Ask::Start(_) => return Answer::Failed("already started".to_owned()),
+        Ask::Stop => serving.stop(),
+        Ask::Ping => serving.pong(),
+        Ask::Load(vcl) => {
+            let program = Arc::new(vcl.captured);
+            let load = Load { name: &vcl.name, program: &program, warm: vcl.warm };
+            return Answer::of(serving.load(&load));
+        }
+        Ask::SetLabels(labels) => serving.set_labels(&labels),
+        Ask::Activate(name) => serving.activate(&name),
+        Ask::SetWarm { name, warm } => serving.set_warm(&name, warm),
+        Ask::Discard(name) => serving.discard(&name),
+        Ask::Users(name) => return Answer::Users(serving.users(&name)),
+        Ask::Lingering => return Answer::Lingering(serving.lingering()),
+        Ask::Apply(settings) => serving.apply(&link::parameters(&settings)),
+        Ask::Backends => return Answer::Backends(serving.backends()),
+        Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
+        Ask::Ban(words) => return Answer::of(serving.ban(&words)),
+        Ask::Bans => return Answer::Bans(serving.bans()),
+        Ask::Xid { last, chunk } => {
+            let (last, chunk) = serving.xid(last, chunk);
+            return Answer::Xid(last, chunk);
+        }
+        Ask::Note { command, status, reply } => serving.note(&command, status, &reply),
+    }
+    Answer::Done
+}
