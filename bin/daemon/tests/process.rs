@@ -111,6 +111,13 @@ impl Daemon {
         body
     }
 
+    /// The worker's process number, while there is one.
+    fn worker(&mut self) -> Option<u32> {
+        let pids = self.ok(&["pid"]);
+        let line = pids.lines().find_map(|line| line.strip_prefix("Worker:"))?;
+        Some(line.trim().parse().unwrap())
+    }
+
     fn address(&mut self) -> String {
         address(&self.ok(&["debug.listen_address"]))
     }
@@ -137,8 +144,21 @@ impl Drop for Daemon {
 }
 
 fn terminate(pid: u32) {
+    signal(pid, rustix::process::Signal::TERM);
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Waits until `done`.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn address(listing: &str) -> String {
@@ -206,8 +226,10 @@ fn serves_and_is_controlled() {
     daemon.ok(&["backend.set_health", "default", "auto"]);
     assert_eq!(status_of(&get(&address, "/b")), "HTTP/1.1 200 OK");
     daemon.ok(&["stop"]);
+    assert_eq!(daemon.worker(), None);
     assert_eq!(daemon.say(&["ban.list"]).code, 101);
     daemon.ok(&["start"]);
+    assert_eq!(daemon.address(), address);
     assert_eq!(status_of(&get(&address, "/a")), "HTTP/1.1 200 OK");
     assert_eq!(daemon.end(), Some(0));
     assert!(!pid_file.exists());
@@ -253,6 +275,89 @@ fn vcl_is_swapped_without_losing_a_request() {
     let listing = daemon.ok(&["vcl.list"]);
     assert!(listing.contains(&format!("v{}\n", SWAPS - 1)), "{listing}");
     assert_eq!(daemon.end(), Some(0));
+}
+
+#[test]
+fn a_worker_that_is_killed_under_load_is_followed_by_another() {
+    let (scratch, origin) = (Scratch::new("killed"), Origin::start());
+    let mut daemon = Daemon::start(&scratch, &["-b", &origin.backend()]);
+    let address = daemon.address();
+    daemon.ok(&["param.set", "default_grace", "77"]);
+    daemon.ok(&["vcl.inline", "other", "vcl 4.1; backend none none;"]);
+    let first = daemon.worker().unwrap();
+    assert_ne!(first, daemon.process.id());
+    let (done, failures) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                // The address stays: a connection is cut or waits, it is never refused.
+                let mut stream = TcpStream::connect(&address).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let mut response = String::new();
+                let asked = write!(stream, "GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+                let answered = asked.and_then(|()| stream.read_to_string(&mut response));
+                if answered.is_err() || !response.ends_with(BODY) {
+                    failures.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        signal(first, rustix::process::Signal::KILL);
+        eventually("no other worker", || daemon.worker().is_some_and(|worker| worker != first));
+        done.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(status_of(&get(&address, "/")), "HTTP/1.1 200 OK");
+    assert!(failures.load(Ordering::SeqCst) <= 100, "{failures:?} requests failed in one restart");
+    let report = daemon.ok(&["panic.show"]);
+    assert!(report.starts_with("Panic at: ") && report.contains(&format!("Child ({first}) died signal=9")));
+    daemon.ok(&["panic.clear"]);
+    assert_eq!(daemon.say(&["panic.show"]).code, 300);
+    assert!(daemon.ok(&["vcl.list"]).contains(" other\n"));
+    assert!(daemon.ok(&["param.show", "default_grace"]).contains("77.000"));
+    // 0x40: a worker died of a signal.
+    assert_eq!(daemon.end(), Some(0x40));
+}
+
+#[test]
+fn a_worker_that_hangs_is_killed() {
+    let scratch = Scratch::new("hangs");
+    let mut daemon =
+        Daemon::start(&scratch, &["-b", "none", "-p", "cli_timeout=0.3", "-p", "ping_interval=1"]);
+    let first = daemon.worker().unwrap();
+    signal(first, rustix::process::Signal::STOP);
+    let answer = daemon.say(&["backend.list"]);
+    assert_eq!(answer.code, 400, "{:?}", String::from_utf8_lossy(&answer.body));
+    eventually("no other worker", || daemon.worker().is_some_and(|worker| worker != first));
+    // This time nobody asks: the manager's own pings find out.
+    let second = daemon.worker().unwrap();
+    signal(second, rustix::process::Signal::STOP);
+    eventually("no third worker", || daemon.worker().is_some_and(|worker| worker != second));
+}
+
+#[test]
+fn without_auto_restart_it_stays_stopped() {
+    let scratch = Scratch::new("stays");
+    let mut daemon = Daemon::start(&scratch, &["-b", "none", "-p", "auto_restart=off"]);
+    let address = daemon.address();
+    signal(daemon.worker().unwrap(), rustix::process::Signal::KILL);
+    eventually("still running", || daemon.ok(&["status"]) == "Child in state stopped");
+    assert_eq!(daemon.say(&["backend.list"]).code, 101);
+    assert!(!scratch.work().join("_.vsm_child").exists());
+    daemon.ok(&["start"]);
+    assert_eq!(daemon.address(), address);
+    assert!(status_of(&get(&address, "/")).starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn the_worker_ends_with_its_manager() {
+    let scratch = Scratch::new("orphan");
+    let mut daemon = Daemon::start(&scratch, &["-b", "none"]);
+    let worker = daemon.worker().unwrap();
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    let status = format!("/proc/{worker}/stat");
+    // Whoever inherits the dead may be slow to bury them.
+    let alive = || std::fs::read_to_string(&status).is_ok_and(|text| !text.contains(") Z "));
+    eventually("the worker lives on", || !alive());
 }
 
 #[test]

@@ -217,6 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn panics_and_a_silent_worker() {
+        let mut manager = super::super::testing::running();
+        manager.plant_mut().panic = Some("Panic at: x\n".to_owned());
+        check(&mut manager, "panic.show", 200, "Panic at: x\n");
+        check(&mut manager, "panic.clear -x", 106, "Unknown parameter \"-x\".");
+        check(&mut manager, "panic.clear -z", 200, "");
+        check(&mut manager, "panic.clear", 300, "No panic to clear");
+        manager.plant().lost.set(true);
+        check(&mut manager, "backend.list", 400, "CLI communication error");
+        check(&mut manager, "ban req.url ~ x", 200, "");
+        assert_eq!(manager.plant().noted.borrow().last().unwrap(), "ban req.url ~ x: 200");
+        let pid = std::process::id();
+        check(&mut manager, "pid", 200, &format!("Master:  {pid:>9}\nWorker:       4711\n"));
+    }
+
+    #[test]
     fn pids() {
         let mut manager = manager();
         let pid = std::process::id();

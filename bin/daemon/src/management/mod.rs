@@ -54,6 +54,12 @@ impl<P: Plant> Management<P> {
         &self.plant
     }
 
+    /// What serves, to be told what a test wants.
+    #[cfg(test)]
+    pub(crate) fn plant_mut(&mut self) -> &mut P {
+        &mut self.plant
+    }
+
     /// Loads a VCL under `name`, as `vcl.load` and `vcl.inline` do.
     ///
     /// # Errors

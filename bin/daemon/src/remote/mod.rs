@@ -32,9 +32,14 @@ use std::time::{Duration, Instant};
 
 /// A worker that has lived as long as this dies of something new.
 const YOUNG: Duration = Duration::from_secs(10);
-/// The first and the longest pause before a worker that died young is followed by another.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause before a worker that died is followed by another.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The pause after so many workers in a row died young: none after the first, then 1 s, 2 s, 4 s ...
+fn pause(young_deaths: u32) -> Duration {
+    let doublings = young_deaths.checked_sub(2);
+    doublings.map_or(Duration::ZERO, |doublings| Duration::from_secs(1 << doublings.min(16)).min(PAUSE_MAX))
+}
 
 /// What a worker needs besides parameters and VCL; fixed for the life of the manager.
 #[derive(Clone, Debug)]
@@ -73,15 +78,6 @@ impl Manners {
     }
 }
 
-/// After a death.
-#[derive(Clone, Copy, Debug)]
-struct Died {
-    /// When the next one may be started.
-    until: Instant,
-    /// The pause that was made.
-    pause: Duration,
-}
-
 /// The plant that asks a worker.
 pub(crate) struct Remote {
     fixed: Fixed,
@@ -90,9 +86,10 @@ pub(crate) struct Remote {
     shm: Rc<observe::Manager>,
     state: State,
     child: RefCell<Option<Child>>,
-    died: Option<Died>,
-    /// The pause before the present worker was started.
-    pause: Duration,
+    /// After a death: when the next worker may be started.
+    due: Option<Instant>,
+    /// How many workers in a row died young.
+    young_deaths: u32,
     /// An answer did not come since that was last asked.
     lost: Cell<bool>,
     panic: RefCell<Option<String>>,
@@ -123,8 +120,8 @@ impl Remote {
             shm,
             state: State::Stopped,
             child: RefCell::new(None),
-            died: None,
-            pause: Duration::ZERO,
+            due: None,
+            young_deaths: 0,
             lost: Cell::new(false),
             panic: RefCell::new(None),
             exit_bits: 0,
@@ -227,12 +224,8 @@ impl Remote {
 
     /// Sets when the next worker may be started after one that died at `age`.
     fn fall(&mut self, age: Duration) {
-        let pause = match age < YOUNG {
-            true if self.pause.is_zero() && age > PAUSE_MIN => Duration::ZERO,
-            true => (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
-            false => Duration::ZERO,
-        };
-        self.died = Some(Died { until: Instant::now() + pause, pause });
+        self.young_deaths = if age < YOUNG { self.young_deaths + 1 } else { 1 };
+        self.due = Some(Instant::now() + pause(self.young_deaths));
     }
 
     /// Logs, counts and keeps how a worker ended, and removes what it left.
@@ -260,18 +253,18 @@ impl Remote {
             }
         }
         let end = obituary.end();
-        let report = match (obituary.report, end) {
-            (Some(report), _) => Some(report),
-            (None, End::Orderly) => None,
-            (None, _) if obituary.explained => None,
-            (None, End::Status(_) | End::Signal { .. }) => Some(panic::report(&words, "", "", "")),
-        };
-        self.keep(report);
+        match (obituary.report, end) {
+            (None, End::Status(_) | End::Signal { .. }) if !obituary.explained => {
+                self.panic.replace(Some(panic::report(&words, "", "", "")));
+            }
+            (report, _) => self.keep(report),
+        }
         if let Err(error) = observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER) {
             log::warning("shared memory of the worker", &[("error", &error)]);
         }
     }
 
+    /// Keeps the report of a panic, if there is one.
     fn keep(&self, report: Option<String>) {
         if let Some(report) = report {
             self.shm.counters().child_panic.inc();
@@ -324,7 +317,7 @@ impl Plant for Remote {
     }
 
     fn broken(&self) -> bool {
-        self.died.is_some_and(|died| Instant::now() >= died.until)
+        self.due.is_some_and(|due| Instant::now() >= due)
     }
 
     fn start(
@@ -335,12 +328,11 @@ impl Plant for Remote {
         active: &str,
     ) -> Result<(), String> {
         self.manners = Manners::new(parameters);
-        let died = self.died.take();
-        self.pause = died.map_or(Duration::ZERO, |died| died.pause);
+        let due = self.due.take();
         self.state = State::Starting;
         let launched = self.launch(self.start_message(parameters, vcls, labels, active));
         self.state = if launched.is_ok() { State::Running } else { State::Stopped };
-        if launched.is_err() && died.is_some() {
+        if launched.is_err() && due.is_some() {
             // What keeps it from starting may pass: it is tried again, as after another death.
             self.fall(Duration::ZERO);
         }
@@ -348,7 +340,8 @@ impl Plant for Remote {
     }
 
     fn stop(&mut self) {
-        self.died = None;
+        self.due = None;
+        self.young_deaths = 0;
         let Some(mut child) = self.child.take() else { return };
         self.state = State::Stopping;
         log::info("Stopping Child", &[]);
@@ -467,5 +460,16 @@ impl Drop for Remote {
     /// A manager that gives up leaves no worker.
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_die_young_in_a_row_are_followed_later_and_later() {
+        let pauses: Vec<u64> = [0, 1, 2, 3, 4, 8, 9, 99].map(|deaths| pause(deaths).as_secs()).to_vec();
+        assert_eq!(pauses, [0, 0, 1, 2, 4, 60, 60, 60]);
     }
 }
