@@ -6,6 +6,7 @@ reply properly, send any bytes, wait for an event, cut or reset the connection. 
 import collections
 import http
 import socket
+import ssl
 import struct
 import threading
 
@@ -79,8 +80,13 @@ def pairs(headers):
 class Origin:
     """The server. `port` is the one the system picked."""
 
-    def __init__(self, answer=None, address="127.0.0.1"):
-        """`answer` is the function for paths that have none of their own (default: the path as a body, cacheable)."""
+    def __init__(self, answer=None, address="127.0.0.1", seal=None):
+        """`answer` is the function for paths that have none of their own (default: the path as a body, cacheable).
+        `seal` is the certificate and key (files) of a server that speaks TLS."""
+        self.seal, self.refusals = None, []
+        if seal:
+            self.seal = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.seal.load_cert_chain(*seal)
         family = socket.AF_INET6 if ":" in address else socket.AF_UNIX if address.startswith("/") else socket.AF_INET
         self.socket = socket.socket(family)
         if family != socket.AF_UNIX:
@@ -157,8 +163,24 @@ class Origin:
                 self.open.add(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
+    def _sealed(self, connection):
+        """The connection after its handshake; raises OSError if the other side wants none of it."""
+        if not self.seal:
+            return connection
+        raw = connection
+        try:
+            connection = self.seal.wrap_socket(raw, server_side=True)
+        except OSError as error:
+            self.refusals.append(str(error))
+            raise
+        with self.lock:
+            self.open.discard(raw)
+            self.open.add(connection)
+        return connection
+
     def _serve(self, connection):
         try:
+            connection = self._sealed(connection)
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             file = connection.makefile("rb")

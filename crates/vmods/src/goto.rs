@@ -144,7 +144,7 @@ fn make_director(name: &str, call: &mut Call<'_>) -> Result<ObjectRef> {
     let wanted = Wanted::read(Arguments(call.arguments))?;
     let (maker, vcl) = maker(call)?;
     let group = Group::new(name, &vcl, wanted.template, wanted.options, &maker)
-        .map_err(|error| Fault(format!("goto: {name}: {error}")))?;
+        .map_err(|error| Fault(format!("goto: {error}")))?;
     group.look_up_now();
     if let Some(why) = group.failure() {
         call.host.log("Error", format!("goto: {name}: {why}").as_bytes());

@@ -121,6 +121,15 @@ fn system_roots() -> Result<Arc<RootCertStore>, Fault> {
 }
 
 fn read_roots() -> Result<Arc<RootCertStore>, Fault> {
+    // A file that was named and is not there must not mean that everybody else is trusted instead.
+    for variable in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        let Some(named) = std::env::var_os(variable) else { continue };
+        for path in std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()) {
+            if let Err(error) = std::fs::metadata(&path) {
+                return Err(Fault::NoRoots(format!("{variable}={}: {error}", path.display())));
+            }
+        }
+    }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);

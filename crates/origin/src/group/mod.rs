@@ -97,6 +97,7 @@ impl Group {
         options: Options,
         maker: &Arc<Maker>,
     ) -> Result<Arc<Self>, MakeError> {
+        let template = BackendDefinition { name: name.to_owned(), ..template };
         let tls = tls_client(&template)?;
         let now = maker.clock.now();
         Ok(Arc::new(Self {

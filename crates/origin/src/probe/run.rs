@@ -136,7 +136,11 @@ async fn answer(stream: &mut Stream, to_the_close: bool) -> std::io::Result<Vec<
     let mut tail = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        let count = stream.read(&mut buffer).await?;
+        let count = match stream.read(&mut buffer).await {
+            // Over TLS many servers close without a farewell. A health check need not fear that something was cut off.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => 0,
+            result => result?,
+        };
         if count == 0 {
             return Ok(line);
         }
