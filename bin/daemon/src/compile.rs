@@ -65,6 +65,8 @@ fn make(
         glob: &|pattern, from| world.glob(pattern, from),
         resolve: &|host| world.resolve(host),
         labels,
+        // The second time it is known to compile, and to look again could only disagree.
+        socket: if labels.is_some() { Some(&socket) } else { None },
         unreferenced_is_error: parameters.vcc_err_unref,
         ..vcl::Options::new(vmods::registry())
     };
@@ -87,6 +89,16 @@ impl World for Files<'_> {
 
     fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         resolve(host)
+    }
+}
+
+/// Whether a backend can be behind that path.
+fn socket(path: &str) -> Result<(), vcl::compile::Socket> {
+    use std::os::unix::fs::FileTypeExt as _;
+    match std::fs::metadata(path) {
+        Ok(found) if found.file_type().is_socket() => Ok(()),
+        Ok(_) => Err(vcl::compile::Socket::NotASocket),
+        Err(error) => Err(vcl::compile::Socket::Missing(describe(&error))),
     }
 }
 

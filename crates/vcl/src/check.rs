@@ -10,70 +10,19 @@ use crate::flow::{Flow, Use, Wrong};
 use crate::host::{Side, Sub};
 use crate::regex::Regex;
 use crate::source::{Sources, Span};
+use crate::symbols::{Kind, Names, Row, Table};
 use crate::syntax::{
-    Argument, Block, Declaration, Expression, ExpressionKind, Name, Part, Statement, StatementKind,
+    Argument, Block, Declaration, Expression, ExpressionKind, Field, Name, Part, Statement, StatementKind,
 };
 use crate::typed::{Act, Arithmetic, Node, Plain, Type, Typed, Verdict};
 use crate::value::{AclValue, BackendDefinition, ProbeDefinition, Text};
-use crate::variables::{Kind, Subs, TABLE, Var};
+use crate::variables::{Kind as VarKind, Subs, TABLE, Var};
 use crate::vmod::{Function, Object, Vmod};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How many different regular expressions one program may have; each takes some KB and some 20 us to compile.
 const REGEXES_MAX: usize = 20_000;
-
-/// Something the user named, and whether anything refers to it.
-pub(crate) struct Defined<T> {
-    pub(crate) name: String,
-    pub(crate) span: Span,
-    pub(crate) used: bool,
-    pub(crate) value: T,
-}
-
-/// Definitions of one kind, by name and by index.
-pub(crate) struct Table<T> {
-    pub(crate) rows: Vec<Defined<T>>,
-    by_name: HashMap<String, u32>,
-}
-
-impl<T> Table<T> {
-    fn new() -> Self {
-        Self { rows: Vec::new(), by_name: HashMap::new() }
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        self.by_name.get(name).copied()
-    }
-
-    /// Adds a definition; `what` is its kind in the message if there is one of that name already.
-    pub(crate) fn add(&mut self, what: &str, name: &Part, value: T) -> Checked<u32> {
-        if let Some(first) = self.find(&name.text) {
-            return Err(Problem::at(name.span, format!("{what} '{}' redefined.", name.text))
-                .words("First definition:")
-                .token(self.rows[first as usize].span)
-                .into());
-        }
-        let index = self.rows.len() as u32;
-        self.by_name.insert(name.text.clone(), index);
-        self.rows.push(Defined { name: name.text.clone(), span: name.span, used: false, value });
-        Ok(index)
-    }
-
-    /// The index of a definition that is now referred to.
-    pub(crate) fn refer(&mut self, what: &str, name: &Part) -> Checked<u32> {
-        match self.find(&name.text) {
-            Some(index) => {
-                self.rows[index as usize].used = true;
-                Ok(index)
-            }
-            None => {
-                let words = format!("Undefined {what} {}, first reference:", name.text);
-                Err(Problem::at(name.span, words).into())
-            }
-        }
-    }
-}
 
 /// A subroutine: its bodies, the user's first, in the order of the source.
 pub(crate) struct Routine {
@@ -88,19 +37,23 @@ pub(crate) struct Routine {
 pub(crate) struct Checker<'a> {
     pub(crate) sources: &'a Sources,
     pub(crate) options: &'a Options<'a>,
+    pub(crate) names: Names,
     pub(crate) backends: Table<BackendDefinition>,
     pub(crate) acls: Table<Arc<AclValue>>,
     pub(crate) probes: Table<Arc<ProbeDefinition>>,
     pub(crate) objects: Table<&'static Object>,
     pub(crate) routines: Table<Routine>,
-    pub(crate) modules: HashMap<String, &'static Vmod>,
+    pub(crate) modules: Table<&'static Vmod>,
     pub(crate) functions: Vec<&'static Function>,
     pub(crate) regexes: Vec<Regex>,
     regex_index: HashMap<String, u32>,
     pub(crate) used: Vec<bool>,
+    pub(crate) labels: Vec<String>,
+    pub(crate) warnings: Vec<Problem>,
     pub(crate) flow: Flow,
     /// The subroutine that is being checked.
     pub(crate) current: usize,
+    /// The backend called `default`, else the first, by its number.
     pub(crate) default_backend: Option<u32>,
     builtin_file: u16,
 }
@@ -115,195 +68,177 @@ pub(crate) fn check<'a>(
     let mut checker = Checker {
         sources,
         options,
-        backends: Table::new(),
-        acls: Table::new(),
-        probes: Table::new(),
-        objects: Table::new(),
-        routines: Table::new(),
-        modules: HashMap::new(),
+        names: Names::default(),
+        backends: Table::new(Kind::Backend),
+        acls: Table::new(Kind::Acl),
+        probes: Table::new(Kind::Probe),
+        objects: Table::new(Kind::Instance),
+        routines: Table::new(Kind::Sub),
+        modules: Table::new(Kind::Vmod),
         functions: Vec::new(),
         regexes: Vec::new(),
         regex_index: HashMap::new(),
         used: vec![false; TABLE.len()],
+        labels: Vec::new(),
+        warnings: Vec::new(),
         flow: Flow::default(),
         current: 0,
         default_backend: None,
         builtin_file,
     };
-    checker.declare(builtin_file, declarations)?;
+    let builtin_names: Vec<&str> = declarations
+        .iter()
+        .filter_map(|declaration| match declaration {
+            Declaration::Sub { name, .. } if name.span.file == builtin_file => Some(name.text.as_str()),
+            _ => None,
+        })
+        .collect();
     for declaration in declarations {
-        if let Declaration::Sub { name, body } = declaration {
-            let index = checker.routines.find(&name.text).expect("declared above");
-            checker.current = index as usize;
-            let acts = checker.block(body)?;
-            checker.routines.rows[index as usize].value.bodies.push(acts);
-        }
+        checker.declaration(declaration, &builtin_names)?;
     }
+    checker.references()?;
     checker.flow.check(&checker)?;
-    checker.unreferenced()?;
+    if checker.default_backend.is_none() {
+        let words = "No backends or directors found in VCL program, at least one is necessary.";
+        return Err(Problem::new().words(words).into());
+    }
     Ok(checker)
 }
 
 impl Checker<'_> {
-    /// All names first, so that the order of definitions does not matter, probes before the backends that have them.
-    fn declare(&mut self, builtin_file: u16, declarations: &[Declaration]) -> Checked<()> {
-        let builtin_names: Vec<&str> = declarations
-            .iter()
-            .filter_map(|declaration| match declaration {
-                Declaration::Sub { name, .. } if name.span.file == builtin_file => Some(name.text.as_str()),
-                _ => None,
-            })
-            .collect();
-        for declaration in declarations {
-            match declaration {
-                Declaration::Import { module, alias } => self.import(module, alias)?,
-                Declaration::Probe { name, keyword, fields } => {
-                    self.reserved(name)?;
-                    let probe = declare::probe(self.sources, &name.text, *keyword, fields)?;
-                    self.probes.add("Probe", name, Arc::new(probe))?;
-                }
-                Declaration::Acl { name, flags, entries } => {
-                    self.reserved(name)?;
-                    let acl = declare::acl(self.options, name, flags, entries)?;
-                    self.acls.add("ACL", name, Arc::new(acl))?;
-                }
-                Declaration::Sub { name, body } => self.routine(name, body, builtin_file, &builtin_names)?,
-                Declaration::Backend { .. } => {}
-            }
-        }
-        for declaration in declarations {
-            if let Declaration::Backend { name, keyword, none, fields } = declaration {
+    /// In the order of the source, as Varnish has it: a probe, an object or a module is known from its definition on.
+    fn declaration(&mut self, declaration: &Declaration, builtin_names: &[&str]) -> Checked<()> {
+        match declaration {
+            Declaration::Version => Ok(()),
+            Declaration::Import { module, alias, keyword } => self.import(module, alias, *keyword),
+            Declaration::Probe { name, keyword, fields } => {
                 self.reserved(name)?;
-                let definition = declare::backend(self, name, *keyword, *none, fields)?;
-                let index = self.backends.add("Backend", name, definition)?;
-                if name.text == "default" || self.default_backend.is_none() {
-                    self.default_backend = Some(index);
+                let probe = declare::probe(self.sources, &name.text, *keyword, fields)?;
+                self.names.define(&mut self.probes, name, Arc::new(probe))?;
+                Ok(())
+            }
+            Declaration::Acl { name, flags, entries } => {
+                self.reserved(name)?;
+                if name.text == "default" {
+                    return Err(Problem::at(name.span, "Name default must have type 'func'.").into());
                 }
+                let acl = declare::acl(self, name, flags, entries)?;
+                self.names.define(&mut self.acls, name, Arc::new(acl))?;
+                Ok(())
             }
+            Declaration::Backend { name, keyword, none, fields } => {
+                self.reserved(name)?;
+                self.backend(name, *keyword, *none, fields)
+            }
+            Declaration::Sub { name, body } => self.routine(name, body, builtin_names),
         }
-        for declaration in declarations {
-            if let Declaration::Sub { body, .. } = declaration {
-                self.objects_in(body)?;
-            }
+    }
+
+    fn backend(&mut self, name: &Part, keyword: Span, none: bool, fields: &[Field]) -> Checked<()> {
+        let definition = declare::backend(self, name, keyword, none, fields)?;
+        let index = self.names.define(&mut self.backends, name, definition)?;
+        if name.text == "default" || self.default_backend.is_none() {
+            self.default_backend = Some(self.backends.rows[index as usize].number);
         }
         Ok(())
     }
 
     fn reserved(&self, name: &Part) -> Checked<()> {
         if name.text.starts_with("vcl_") {
-            return Err(Problem::new()
-                .words("Symbols named 'vcl_*' are reserved.")
-                .words("At: ")
-                .token(name.span)
-                .into());
+            return Err(reserved_name(name));
         }
         Ok(())
     }
 
-    fn import(&mut self, module: &Part, alias: &Part) -> Checked<()> {
-        match self.options.registry.find(&module.text) {
-            Some(found) => {
-                self.modules.insert(alias.text.clone(), found);
-                Ok(())
-            }
-            None => Err(Problem::at(module.span, format!("Could not find VMOD {}", module.text)).into()),
+    fn import(&mut self, module: &Part, alias: &Part, keyword: Span) -> Checked<()> {
+        let Some(found) = self.options.registry.find(&module.text) else {
+            return Err(Problem::at(module.span, format!("Could not find VMOD {}", module.text)).into());
+        };
+        // A module may be imported again.
+        if let Some((Kind::Vmod, index)) = self.names.find(&alias.text)
+            && self.modules.value(index).is_some_and(|known| std::ptr::eq(*known, found))
+        {
+            return Ok(());
         }
+        let index = self.names.define(&mut self.modules, alias, found)?;
+        self.modules.rows[index as usize].span = keyword;
+        Ok(())
     }
 
-    fn routine(
-        &mut self,
-        name: &Part,
-        body: &Block,
-        builtin_file: u16,
-        builtin_names: &[&str],
-    ) -> Checked<()> {
-        let is_user = name.span.file != builtin_file;
+    fn routine(&mut self, name: &Part, body: &Block, builtin_names: &[&str]) -> Checked<()> {
         if name.text.starts_with("vcl_") && !builtin_names.contains(&name.text.as_str()) {
-            let mut words = String::from("Valid vcl_* subroutines are:");
-            let mut names = builtin_names.to_vec();
-            names.sort_unstable();
-            for name in names {
-                words.push_str("\n\t");
-                words.push_str(name);
-            }
-            return Err(Problem::at(name.span, "The names 'vcl_*' are reserved for subroutines.")
-                .words(words)
-                .into());
+            return Err(not_a_builtin(name, builtin_names));
         }
         if name.text == "default" {
             return Err(Problem::at(name.span, "Symbol 'default' is a reserved word.").into());
         }
-        let does = is_user && !body.is_empty();
-        match self.routines.find(&name.text) {
-            Some(index) if name.text.starts_with("vcl_") => {
-                self.routines.rows[index as usize].value.user |= does;
+        let known = match self.names.find(&name.text) {
+            Some((Kind::Sub, index)) if name.text.starts_with("vcl_") => {
+                self.routines.value(index).is_some().then_some(index)
             }
-            _ => {
+            _ => None,
+        };
+        let index = match known {
+            // The bodies of a built-in subroutine follow one another.
+            Some(index) => index,
+            None => {
                 let entry =
                     Sub::EVERY.into_iter().find(|sub| name.text.strip_prefix("vcl_") == Some(sub.name()));
-                let routine = Routine { bodies: Vec::new(), user: does, entry };
-                let index = self.routines.add("Subroutine", name, routine)?;
-                self.flow.add_routine();
+                let routine = Routine { bodies: Vec::new(), user: false, entry };
+                let index = self.names.define(&mut self.routines, name, routine)?;
                 // The built-in subroutines are called by the program, their helpers by the built-in VCL.
-                self.routines.rows[index as usize].used = name.text.starts_with("vcl_");
+                self.routines.rows[index as usize].used |= name.text.starts_with("vcl_");
+                index
             }
+        };
+        self.current = index as usize;
+        self.flow.room_for(self.current);
+        let acts = self.block(body)?;
+        let does = name.span.file != self.builtin_file && !body.is_empty();
+        if let Some(routine) = self.routines.rows[index as usize].value.as_mut() {
+            routine.bodies.push(acts);
+            routine.user |= does;
         }
         Ok(())
     }
 
-    /// The objects that `new` makes anywhere in a block.
-    fn objects_in(&mut self, block: &Block) -> Checked<()> {
-        for statement in block {
-            match &statement.kind {
-                StatementKind::New(name, class, _, _) => {
-                    let object = match class.parts.as_slice() {
-                        [module, class] => self.modules.get(&module.text).and_then(|module| {
-                            module.objects.iter().find(|object| object.name == class.text)
-                        }),
-                        _ => None,
-                    };
-                    let object = object.ok_or_else(|| not_found(class))?;
-                    self.reserved(name)?;
-                    let index = self.objects.add("Instance", name, object)?;
-                    // An object that nothing calls is no error: its maker may have had an effect.
-                    self.objects.rows[index as usize].used = true;
-                }
-                StatementKind::Block(inner) => self.objects_in(inner)?,
-                StatementKind::If(arms, otherwise) => {
-                    for (_, arm) in arms {
-                        self.objects_in(arm)?;
-                    }
-                    if let Some(otherwise) = otherwise {
-                        self.objects_in(otherwise)?;
-                    }
-                }
-                StatementKind::Set(..)
-                | StatementKind::Unset(_)
-                | StatementKind::Call(_)
-                | StatementKind::Return(_)
-                | StatementKind::Do(_) => {}
-            }
-        }
-        Ok(())
+    /// The built-in subroutine that is being checked, if it is one.
+    fn entry(&self) -> Option<Sub> {
+        self.routines.rows[self.current].value.as_ref().and_then(|routine| routine.entry)
     }
 
-    fn unreferenced(&self) -> Checked<()> {
-        if !self.options.unreferenced_is_error {
-            return Ok(());
-        }
-        fn first<T>(what: &str, table: &Table<T>, spared: Option<u32>) -> Checked<()> {
-            for (index, row) in table.rows.iter().enumerate() {
-                if !row.used && spared != Some(index as u32) {
-                    let words = format!("Unused {what} {}, defined:", row.name);
-                    return Err(Problem::at(row.span, words).into());
-                }
+    /// What is referred to must be defined, and what is defined be referred to.
+    fn references(&mut self) -> Checked<()> {
+        for (kind, index) in self.names.all() {
+            let index = index as usize;
+            let (name, span, used, defined) = match kind {
+                Kind::Backend => seen(&self.backends.rows[index]),
+                Kind::Acl => seen(&self.acls.rows[index]),
+                Kind::Probe => seen(&self.probes.rows[index]),
+                Kind::Sub => seen(&self.routines.rows[index]),
+                // Making an object or importing a module may have been meant for its effect.
+                Kind::Instance | Kind::Vmod => continue,
+            };
+            if !defined {
+                let words = format!("Undefined {} {name}, first reference:", kind.name());
+                return Err(Problem::at(span, words).into());
             }
-            Ok(())
+            // What need not be chosen need not be named.
+            let spared = match kind {
+                Kind::Backend => self.default_backend == Some(self.backends.rows[index].number),
+                Kind::Probe => name == "default",
+                Kind::Acl | Kind::Sub | Kind::Instance | Kind::Vmod => false,
+            };
+            if used || spared {
+                continue;
+            }
+            let problem = Problem::at(span, format!("Unused {} {name}, defined:", kind.name()));
+            if self.options.unreferenced_is_error {
+                return Err(problem.into());
+            }
+            self.warnings.push(problem.words("(That was just a warning)"));
         }
-        first("backend", &self.backends, self.default_backend)?;
-        first("acl", &self.acls, None)?;
-        first("probe", &self.probes, self.probes.find("default"))?;
-        first("sub", &self.routines, None)
+        Ok(())
     }
 
     fn block(&mut self, block: &Block) -> Checked<Vec<Act>> {
@@ -337,7 +272,9 @@ impl Checker<'_> {
             StatementKind::Unset(target) => self.unset(target)?,
             StatementKind::Call(name) => self.call(name)?,
             StatementKind::Return(verdict) => self.verdict(verdict, statement.span)?,
-            StatementKind::New(name, class, arguments, open) => self.make(name, class, arguments, *open)?,
+            StatementKind::New(name, class, arguments, open) => {
+                self.make(name, class, arguments.as_deref(), *open, statement.span)?
+            }
             StatementKind::Do(expression) => self.perform(expression)?,
         };
         acts.push(act);
@@ -352,9 +289,12 @@ impl Checker<'_> {
             }
             return Err(not_found(name));
         }
-        match Var::find(&name.text(), self.sources.version(name.span())) {
-            Some(variable) => Ok(Target::Var(variable)),
-            None => Err(not_found(name)),
+        match (Var::find(&name.text(), self.sources.version(name.span())), name.parts.as_slice()) {
+            (Some(variable), _) => Ok(Target::Var(variable)),
+            (None, [alone]) if self.names.find(&alone.text).is_some() => {
+                Err(self.names.wrong_kind(alone, "var"))
+            }
+            (None, _) => Err(not_found(name)),
         }
     }
 
@@ -364,7 +304,7 @@ impl Checker<'_> {
             || -> Box<Problem> { Problem::at(sign_span, format!("Expected '=' got '{sign}', at")).into() };
         let variable = match self.target(name)? {
             Target::Field(side, field) => {
-                self.writable(span, side.row().writable, side.row().readable)?;
+                self.writable(span, side.row().writable, side.row().readable);
                 let value = self.expression(value, Type::String)?.node;
                 return match sign {
                     "=" => Ok(Act::SetField(side, field, value)),
@@ -383,7 +323,7 @@ impl Checker<'_> {
         } else {
             Subs::NONE
         };
-        self.writable(span, writable, row.readable)?;
+        self.writable(span, writable, row.readable);
         self.mention(variable, span);
         let arithmetic = match sign {
             "+=" => Some(Arithmetic::Add),
@@ -394,19 +334,19 @@ impl Checker<'_> {
         };
         let kind = crate::check_expression::variable_type(row.kind);
         match (row.kind, arithmetic) {
-            (Kind::Body, None | Some(Arithmetic::Add)) => {
+            (VarKind::Body, None | Some(Arithmetic::Add)) => {
                 let value = self.expression(value, Type::String)?.node;
                 Ok(Act::SetBody(value, arithmetic.is_some()))
             }
-            (Kind::String, None) => Ok(Act::SetText(variable, self.expression(value, Type::String)?.node)),
-            (Kind::String, Some(Arithmetic::Add)) => {
+            (VarKind::String, None) => Ok(Act::SetText(variable, self.expression(value, Type::String)?.node)),
+            (VarKind::String, Some(Arithmetic::Add)) => {
                 let value = self.expression(value, Type::String)?.node;
                 Ok(Act::SetText(variable, Node::Concat(vec![Node::Var(variable), value])))
             }
             (_, None) => Ok(Act::SetVar(variable, self.expression(value, kind)?.node)),
-            (Kind::Int | Kind::Duration | Kind::Time, Some(operator)) => {
+            (VarKind::Int | VarKind::Duration | VarKind::Time, Some(operator)) => {
                 let want = match (row.kind, operator) {
-                    (Kind::Int, _) => Type::Int,
+                    (VarKind::Int, _) => Type::Int,
                     (_, Arithmetic::Add | Arithmetic::Subtract) => Type::Duration,
                     (_, Arithmetic::Multiply | Arithmetic::Divide | Arithmetic::Remainder) => Type::Real,
                 };
@@ -418,19 +358,13 @@ impl Checker<'_> {
         }
     }
 
-    fn writable(&mut self, span: Span, writable: Subs, readable: Subs) -> Checked<()> {
-        if !writable.is_empty() {
-            self.flow.uses(self.current, Use { span, allowed: writable, wrong: Wrong::Set });
-            return Ok(());
-        }
-        let entry = self.routines.rows[self.current].value.entry;
-        let words = match entry {
-            Some(sub) if !readable.contains(sub) => {
-                format!("Not available in subroutine 'vcl_{}'.", sub.name())
-            }
-            _ => "Variable is read only.".to_owned(),
+    fn writable(&mut self, span: Span, writable: Subs, readable: Subs) {
+        let usage = if writable.is_empty() {
+            Use { span, allowed: readable, wrong: Wrong::ReadOnly }
+        } else {
+            Use { span, allowed: writable, wrong: Wrong::Set }
         };
-        Err(Problem::new().stretch(span).words(words).into())
+        self.flow.uses(self.current, usage);
     }
 
     fn unset(&mut self, name: &Name) -> Checked<Act> {
@@ -450,26 +384,36 @@ impl Checker<'_> {
     }
 
     fn call(&mut self, name: &Name) -> Checked<Act> {
-        if name.parts.len() > 1 {
-            let words = format!("Name of subroutine, '{}', contains illegal character '.'", name.text());
-            return Err(Problem::over(name.span(), words).into());
+        let span = name.span();
+        if name.text() == "default" {
+            return Err(Problem::at(span, "Symbol 'default' is a reserved word.").into());
         }
-        if name.parts[0].text == "default" {
-            return Err(Problem::at(name.span(), "Symbol 'default' is a reserved word.").into());
-        }
-        let index = self.routines.refer("sub", &name.parts[0])?;
-        self.flow.calls(self.current, index as usize, name.span());
+        let [alone] = name.parts.as_slice() else {
+            let expression = Expression { kind: ExpressionKind::Name(name.clone()), span };
+            let found = self.infer(&expression, Type::Sub)?;
+            return Err(self.mismatch(found.kind, span, Type::Sub));
+        };
+        let index = match self.names.find(&alone.text) {
+            Some((kind, _)) if kind != Kind::Sub => {
+                let expression = Expression { kind: ExpressionKind::Name(name.clone()), span };
+                let found = self.infer(&expression, Type::Sub)?;
+                return Err(self.mismatch(found.kind, span, Type::Sub));
+            }
+            _ => self.names.refer(&mut self.routines, alone)?,
+        };
+        self.flow.room_for(index as usize);
+        self.flow.calls(self.current, index as usize, span);
         Ok(Act::Call(index))
     }
 
     fn verdict(&mut self, verdict: &Option<(Part, Option<Vec<Expression>>)>, span: Span) -> Checked<Act> {
         let Some((action, arguments)) = verdict else {
-            if self.routines.rows[self.current].value.entry.is_some() {
+            if self.entry().is_some() {
                 return Err(Problem::over(span, "Expected '(' got ';', at").into());
             }
             return Ok(Act::Leave);
         };
-        let Some(mut allowed) = crate::flow::allowed(&action.text) else {
+        let Some(allowed) = crate::flow::allowed(&action.text) else {
             return Err(Problem::at(action.span, "Expected return action name.").into());
         };
         let missing = || -> Box<Problem> { Problem::at(action.span, "Missing argument.").into() };
@@ -483,8 +427,8 @@ impl Checker<'_> {
             ("synth" | "vcl", None) => return Err(missing()),
             ("error", None) => Verdict::Error(None),
             ("error", Some(arguments)) => Verdict::Error(Some(self.status(arguments, action)?)),
+            // On the client's side the duration means nothing.
             ("pass", Some([duration])) => {
-                allowed = Subs::of(&[Sub::BackendResponse]);
                 Verdict::HitForPass(self.expression(duration, Type::Duration)?.node)
             }
             ("vcl", Some([label])) => Verdict::Vcl(self.label(label)?),
@@ -507,21 +451,51 @@ impl Checker<'_> {
         }
     }
 
-    fn label(&self, label: &Expression) -> Checked<Text> {
-        let Some([part]) = label.as_name().map(|name| name.parts.as_slice()) else {
-            return Err(Problem::over(label.span, "Expected a VCL label").into());
+    fn label(&mut self, label: &Expression) -> Checked<Text> {
+        let Some(name) = label.as_name() else {
+            return Err(Problem::over(label.span, "Expected ID, the name of a label").into());
         };
-        match self.options.labels {
-            Some(exists) if !exists(&part.text) => Err(not_found(&Name { parts: vec![part.clone()] })),
-            _ => Ok(Text::from(part.text.clone())),
+        let text = name.text();
+        let exists = name.parts.len() == 1 && self.options.labels.is_none_or(|exists| exists(&text));
+        if !exists {
+            return Err(not_found(name));
         }
+        if !self.labels.contains(&text) {
+            self.labels.push(text.clone());
+        }
+        Ok(Text::from(text))
     }
 
-    fn make(&mut self, name: &Part, class: &Name, arguments: &[Argument], open: Span) -> Checked<Act> {
-        let span = name.span;
+    fn make(
+        &mut self,
+        name: &Part,
+        class: &Name,
+        arguments: Option<&[Argument]>,
+        open: Span,
+        statement: Span,
+    ) -> Checked<Act> {
+        let span = Span { end: statement.start + "new".len() as u32, ..statement };
         self.flow.uses(self.current, Use { span, allowed: Subs::of(&[Sub::Init]), wrong: Wrong::Action });
-        let object = self.objects.find(&name.text).expect("collected before");
-        let parameters = self.objects.rows[object as usize].value.parameters;
+        self.reserved(name)?;
+        let module = match class.parts.as_slice() {
+            [module, _] => self.module(&module.text),
+            _ => None,
+        };
+        let wanted = &class.parts[class.parts.len() - 1];
+        let found = module.and_then(|module| module.objects.iter().find(|known| known.name == wanted.text));
+        let Some(found) = found else {
+            return Err(match class.parts.as_slice() {
+                [alone] if matches!(self.names.find(&alone.text), Some((kind, _)) if kind != Kind::Acl) => {
+                    self.names.wrong_kind(alone, "object")
+                }
+                _ => not_found(class),
+            });
+        };
+        let Some(arguments) = arguments else {
+            return Err(Problem::at(open, "Expected '(' got ';', at").into());
+        };
+        let object = self.names.define(&mut self.objects, name, found)?;
+        let parameters = found.parameters;
         let arguments = self.arguments(class.span(), open, parameters, arguments)?;
         Ok(Act::New { object, arguments })
     }
@@ -625,6 +599,26 @@ fn plain(word: &str) -> Option<Plain> {
         "ok" => Plain::Ok,
         _ => return None,
     })
+}
+
+fn seen<T>(row: &Row<T>) -> (&str, Span, bool, bool) {
+    (&row.name, row.span, row.used, row.value.is_some())
+}
+
+pub(crate) fn reserved_name(name: &Part) -> Box<Problem> {
+    Problem::new().words("Symbols named 'vcl_*' are reserved.").words("At: ").token(name.span).into()
+}
+
+fn not_a_builtin(name: &Part, builtin_names: &[&str]) -> Box<Problem> {
+    let mut words = String::from("Valid vcl_* subroutines are:");
+    let mut names = builtin_names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        words.push_str("\n\t");
+        words.push_str(name);
+    }
+    Problem::at(name.span, "The names 'vcl_*' are reserved for subroutines.").words(words).into()
 }
 
 /// The message for a name that means nothing.

@@ -27,6 +27,7 @@ fn parameter_type(kind: vmod::Type) -> Type {
         vmod::Type::Acl => Type::Acl,
         vmod::Type::Probe => Type::Probe,
         vmod::Type::Header => Type::Header,
+        vmod::Type::Http => Type::Http,
         vmod::Type::Storage => Type::Storage,
         vmod::Type::Blob => Type::Blob,
         vmod::Type::Regex => Type::Regex,
@@ -59,7 +60,7 @@ impl Checker<'_> {
         arguments: Option<&[Argument]>,
         span: Span,
     ) -> Checked<Typed> {
-        let methods = self.objects.rows[object as usize].value.methods;
+        let methods = self.objects.value(object).map_or(&[][..], |class| class.methods);
         match methods.iter().find(|method| method.name == word.text) {
             Some(method) => self.invoke(method, Some(object), arguments, word.span, span),
             None => {
@@ -205,6 +206,7 @@ fn default_value(kind: vmod::Type, text: &'static str) -> (Node, Type) {
         | vmod::Type::Acl
         | vmod::Type::Probe
         | vmod::Type::Header
+        | vmod::Type::Http
         | vmod::Type::Storage
         | vmod::Type::Blob
         | vmod::Type::Regex

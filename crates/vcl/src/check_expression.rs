@@ -4,16 +4,19 @@
 //! address is wanted, `10KB` a size where a size is.
 
 use crate::check::{Checker, not_found};
+use crate::convert;
 use crate::diagnostics::{Checked, Problem};
 use crate::flow::{Use, Wrong};
 use crate::host::Side;
 use crate::source::Span;
+use crate::symbols::Kind as SymbolKind;
 use crate::syntax::{Argument, Expression, ExpressionKind, Name, Number, Part};
 use crate::typed::{Arithmetic, Comparison, Node, Type, Typed};
 use crate::value::{Text, Value};
 use crate::variables::{Kind, SIDES, StorageVar, Subs, Var};
+use crate::vmod::Vmod;
 use copal_base::units;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// How many arithmetic operators one chain may have: each nests the tree a level deeper.
 const CHAIN_MAX: usize = 200;
@@ -31,7 +34,7 @@ pub(crate) fn variable_type(kind: Kind) -> Type {
         Kind::Backend => Type::Backend,
         Kind::Storage => Type::Storage,
         Kind::Blob => Type::Blob,
-        Kind::Body => Type::Void,
+        Kind::Body => Type::Body,
     }
 }
 
@@ -55,7 +58,7 @@ impl Checker<'_> {
         }
     }
 
-    fn mismatch(&self, found: Type, span: Span, want: Type) -> Box<Problem> {
+    pub(crate) fn mismatch(&self, found: Type, span: Span, want: Type) -> Box<Problem> {
         let words = format!("Expression has type {}, expected {}", self.type_name(found), want.name());
         Problem::over(span, words).into()
     }
@@ -63,16 +66,12 @@ impl Checker<'_> {
     pub(crate) fn type_name(&self, kind: Type) -> String {
         match kind {
             Type::Object(index) => {
-                let class = self.objects.rows[index as usize].value.name;
-                let module = self.modules.iter().find(|(_, module)| {
-                    module
-                        .objects
-                        .iter()
-                        .any(|object| std::ptr::eq(object, self.objects.rows[index as usize].value))
-                });
+                let Some(class) = self.objects.value(index) else { return kind.name().to_owned() };
+                let holds = |module: &Vmod| module.objects.iter().any(|object| std::ptr::eq(object, *class));
+                let module = self.modules.rows.iter().find(|row| row.value.is_some_and(holds));
                 match module {
-                    Some((name, _)) => format!("{name}.{class}"),
-                    None => class.to_owned(),
+                    Some(row) => format!("{}.{}", row.name, class.name),
+                    None => class.name.to_owned(),
                 }
             }
             other => other.name().to_owned(),
@@ -96,12 +95,15 @@ impl Checker<'_> {
             | Type::Header
             | Type::Storage
             | Type::Enum(_) => return Ok(Typed { kind: Type::String, ..found }),
-            Type::Blob => {
-                "Wrong use of BLOB value.\nBLOBs can only be used as arguments to VMOD functions.".to_owned()
-            }
+            Type::Blob => return Ok(Typed { kind: Type::String, ..found }),
             Type::Void => "Function returns VOID:".to_owned(),
-            Type::Regex | Type::Sub | Type::Object(_) => {
-                format!("Cannot convert {} to STRING.", self.type_name(found.kind))
+            Type::Regex | Type::Sub | Type::Object(_) | Type::Http | Type::Body => {
+                let kind = self.type_name(found.kind);
+                let words = format!("Cannot convert {kind} to STRING.");
+                return Err(Problem::at(found.span, words)
+                    .words(format!("Expression has type {kind}, expected STRING"))
+                    .stretch(found.span)
+                    .into());
             }
         };
         Err(Problem::over(found.span, words).into())
@@ -111,8 +113,8 @@ impl Checker<'_> {
     pub(crate) fn infer(&mut self, expression: &Expression, want: Type) -> Checked<Typed> {
         let span = expression.span;
         let (node, kind) = match &expression.kind {
-            ExpressionKind::Number(number) => number_value(number, span, want)?,
-            ExpressionKind::String(text) if want == Type::Ip => (address(text, span)?, Type::Ip),
+            ExpressionKind::Number(number) => self.number_value(number, span, want)?,
+            ExpressionKind::String(text) if want == Type::Ip => (self.address(text, span)?, Type::Ip),
             ExpressionKind::String(text) => (Node::Text(Text::from(text.clone())), Type::String),
             ExpressionKind::Blob(bytes) => (Node::Const(Value::Blob(Some(bytes.clone().into()))), Type::Blob),
             ExpressionKind::Name(name) => return self.name(name, None, span, want),
@@ -292,10 +294,7 @@ impl Checker<'_> {
                 return Ok(Node::Match { subject: Box::new(left.node), regex, negated });
             }
             (Type::Ip, "~" | "!~") => {
-                let Some([name]) = right.as_name().map(|name| name.parts.as_slice()) else {
-                    return Err(Problem::over(right.span, "Expected the name of an ACL").into());
-                };
-                let acl = self.acls.refer("acl", name)?;
+                let acl = self.acl_operand(right)?;
                 return Ok(Node::InAcl { address: Box::new(left.node), acl, negated });
             }
             _ => {}
@@ -315,7 +314,14 @@ impl Checker<'_> {
             Type::Backend | Type::Acl | Type::Probe | Type::Storage | Type::Sub | Type::Bool | Type::Ip => {
                 !ordered
             }
-            Type::Void | Type::Header | Type::Blob | Type::Regex | Type::Enum(_) | Type::Object(_) => false,
+            Type::Void
+            | Type::Body
+            | Type::Header
+            | Type::Http
+            | Type::Blob
+            | Type::Regex
+            | Type::Enum(_)
+            | Type::Object(_) => false,
         };
         if !possible {
             return Err(self.no_operator(sign, left.kind, at));
@@ -334,6 +340,14 @@ impl Checker<'_> {
             Type::String => Node::CompareText(comparison, left, right),
             _ => Node::Compare(comparison, left, right),
         })
+    }
+
+    /// The list that an address is matched with.
+    fn acl_operand(&mut self, right: &Expression) -> Checked<u32> {
+        match self.expression(right, Type::Acl)?.node {
+            Node::Acl(index) => Ok(index),
+            _ => Err(Problem::over(right.span, "Expected the name of an ACL").into()),
+        }
     }
 
     fn no_operator(&self, sign: &str, kind: Type, at: Span) -> Box<Problem> {
@@ -376,10 +390,10 @@ impl Checker<'_> {
     ) -> Checked<Typed> {
         let first = &name.parts[0];
         if let [_, second] = name.parts.as_slice() {
-            if let Some(module) = self.modules.get(&first.text).copied() {
+            if let Some(module) = self.module(&first.text) {
                 return self.function(module, name, second, arguments, span);
             }
-            if let Some(object) = self.objects.find(&first.text) {
+            if let Some((SymbolKind::Instance, object)) = self.names.find(&first.text) {
                 return self.method(object, second, arguments, span);
             }
         }
@@ -419,11 +433,11 @@ impl Checker<'_> {
             let head = Name { parts: name.parts[..length].to_vec() };
             if let Some(variable) = Var::find(&head.text(), version) {
                 let kind = variable_type(variable.row().kind);
-                if kind == Type::Void {
-                    return Err(Problem::over(head.span(), "Variable cannot be read.").into());
-                }
                 self.mention(variable, head.span());
-                self.read(head.span(), variable.row().readable);
+                // A body has no value; where it stands says so better than that it cannot be read.
+                if kind != Type::Body {
+                    self.read(head.span(), variable.row().readable);
+                }
                 return Ok((Typed { node: Node::Var(variable), kind, span: head.span() }, length));
             }
         }
@@ -438,6 +452,11 @@ impl Checker<'_> {
             }
             let node = Node::Const(Value::Storage(Some(Text::from(storage.text.clone()))));
             return Ok((Typed { node, kind: Type::Storage, span: head.span() }, 2));
+        }
+        if let Some(row) = SIDES.iter().find(|row| row.name == first.text && is_http(row.side)) {
+            self.read(first.span, row.readable);
+            let node = Node::Const(Value::Enum(row.name));
+            return Ok((Typed { node, kind: Type::Http, span: first.span }, 1));
         }
         Ok((self.symbol(name, first, want)?, 1))
     }
@@ -456,40 +475,62 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        if want == Type::Probe && self.probes.find(&first.text).is_some() {
-            let index = self.probes.refer("probe", first)?;
-            let probe = self.probes.rows[index as usize].value.clone();
-            return typed(Node::Const(Value::Probe(Some(probe))), Type::Probe);
+        match self.names.find(&first.text) {
+            Some((SymbolKind::Backend, index)) => {
+                self.names.refer(&mut self.backends, first)?;
+                typed(Node::Backend(index), Type::Backend)
+            }
+            Some((SymbolKind::Acl, index)) => {
+                self.names.refer(&mut self.acls, first)?;
+                typed(Node::Acl(index), Type::Acl)
+            }
+            Some((SymbolKind::Instance, index)) => typed(Node::Const(Value::Void), Type::Object(index)),
+            Some((SymbolKind::Probe, index)) => {
+                self.names.refer(&mut self.probes, first)?;
+                let probe = self.probes.value(index).cloned();
+                typed(Node::Const(Value::Probe(probe)), Type::Probe)
+            }
+            Some((SymbolKind::Sub, index)) if want == Type::Sub => {
+                self.names.refer(&mut self.routines, first)?;
+                self.flow.room_for(index as usize);
+                typed(Node::Const(Value::Code(index)), Type::Sub)
+            }
+            Some((SymbolKind::Sub, _)) => {
+                let words = format!("Symbol '{}' can only be used as a SUB expression", first.text);
+                Err(Problem::at(span, words).into())
+            }
+            Some((SymbolKind::Vmod, index)) => {
+                let words = format!("Symbol '{}' type (vmod) can not be used in expression.", first.text);
+                Err(Problem::at(span, words)
+                    .words("That symbol was defined here:")
+                    .token(self.modules.rows[index as usize].span)
+                    .into())
+            }
+            None if first.text.starts_with("vcl_") => Err(crate::check::reserved_name(first)),
+            // What is defined later.
+            None if alone && want == Type::Backend => {
+                let index = self.names.refer(&mut self.backends, first)?;
+                typed(Node::Backend(index), Type::Backend)
+            }
+            None if alone && want == Type::Acl => {
+                let index = self.names.refer(&mut self.acls, first)?;
+                typed(Node::Acl(index), Type::Acl)
+            }
+            None if alone && want == Type::Sub => {
+                let index = self.names.refer(&mut self.routines, first)?;
+                self.flow.room_for(index as usize);
+                typed(Node::Const(Value::Code(index)), Type::Sub)
+            }
+            None => Err(not_found(name)),
         }
-        if let Some(index) = self.backends.find(&first.text) {
-            self.backends.refer("backend", first)?;
-            return typed(Node::Backend(index), Type::Backend);
+    }
+
+    /// The module of that name.
+    pub(crate) fn module(&self, name: &str) -> Option<&'static Vmod> {
+        match self.names.find(name) {
+            Some((SymbolKind::Vmod, index)) => self.modules.value(index).copied(),
+            _ => None,
         }
-        if let Some(object) = self.objects.find(&first.text) {
-            return typed(Node::Const(Value::Void), Type::Object(object));
-        }
-        if self.acls.find(&first.text).is_some() {
-            let index = self.acls.refer("acl", first)?;
-            let acl = self.acls.rows[index as usize].value.clone();
-            return typed(Node::Const(Value::Acl(acl)), Type::Acl);
-        }
-        if self.probes.find(&first.text).is_some() {
-            let index = self.probes.refer("probe", first)?;
-            let probe = self.probes.rows[index as usize].value.clone();
-            return typed(Node::Const(Value::Probe(Some(probe))), Type::Probe);
-        }
-        if want == Type::Sub
-            && let Some(index) = self.routines.find(&first.text)
-        {
-            self.routines.refer("sub", first)?;
-            return typed(Node::Const(Value::Code(index)), Type::Sub);
-        }
-        if alone && want == Type::Backend {
-            return Err(
-                Problem::at(span, format!("Undefined backend {}, first reference:", first.text)).into()
-            );
-        }
-        Err(not_found(name))
     }
 
     fn regsub(&mut self, all: bool, arguments: &[Argument], span: Span) -> Checked<Typed> {
@@ -526,8 +567,6 @@ impl Checker<'_> {
             (Type::Backend, "resolve", Some([])) => (Node::Resolve(Box::new(subject.node)), Type::Backend),
             (Type::Storage, word, None) if StorageVar::find(word).is_some() => {
                 let property = StorageVar::find(word).expect("found by the guard");
-                let everywhere = Subs::CLIENT.union(Subs::BACKEND);
-                self.read(span, everywhere);
                 (Node::StorageProperty(Box::new(subject.node), property), variable_type(property.kind()))
             }
             (Type::Object(object), _, _) => return self.method(object, property, arguments, span),
@@ -626,60 +665,86 @@ fn literal(expression: &Expression) -> Option<Vec<u8>> {
     }
 }
 
-/// A number as a value: a size where one is wanted, a duration with a unit, else what its digits say.
-pub(crate) fn number_value(number: &Number, span: Span, want: Type) -> Checked<(Node, Type)> {
-    let sign = if number.negative { -1.0 } else { 1.0 };
-    if want == Type::Bytes {
-        return Ok((Node::Const(Value::Bytes(byte_count(number, span)?)), Type::Bytes));
+impl Checker<'_> {
+    /// A number as a value: a size where one is wanted, a duration with a unit, else what its digits say.
+    fn number_value(&self, number: &Number, span: Span, want: Type) -> Checked<(Node, Type)> {
+        let sign = if number.negative { -1.0 } else { 1.0 };
+        if want == Type::Bytes {
+            return Ok((Node::Const(Value::Bytes(self.byte_count(number, span)?)), Type::Bytes));
+        }
+        if let Some(unit) = &number.unit {
+            let Some(scale) = units::unit_seconds(&unit.text) else {
+                let words = format!(
+                    "Unknown duration unit '{}'\nLegal duration units are 'ms', 's', 'm', 'h', 'd', 'w' and 'y'",
+                    unit.text
+                );
+                return Err(Problem::at(unit.span, words).into());
+            };
+            return Ok((Node::Const(Value::Duration(sign * number.real * scale)), Type::Duration));
+        }
+        match number.integer {
+            Some(integer) if want != Type::Real => {
+                let integer = if number.negative { -integer } else { integer };
+                Ok((Node::Const(Value::Int(integer)), Type::Int))
+            }
+            _ => Ok((Node::Const(Value::Real(sign * number.real)), Type::Real)),
+        }
     }
-    if let Some(unit) = &number.unit {
-        let Some(scale) = units::unit_seconds(&unit.text) else {
-            let words = format!(
-                "Unknown duration unit '{}'\nLegal duration units are 'ms', 's', 'm', 'h', 'd', 'w' and 'y'",
-                unit.text
-            );
-            return Err(Problem::at(unit.span, words).into());
+
+    fn byte_count(&self, number: &Number, span: Span) -> Checked<u64> {
+        let Some(unit) = &number.unit else {
+            let words =
+                format!("Expected BYTES unit (B, KB, MB...) got '{}'", self.sources.quote(number.next));
+            return Err(Problem::at(number.next, words).into());
         };
-        return Ok((Node::Const(Value::Duration(sign * number.real * scale)), Type::Duration));
-    }
-    match number.integer {
-        Some(integer) if want != Type::Real => {
-            let integer = if number.negative { -integer } else { integer };
-            Ok((Node::Const(Value::Int(integer)), Type::Int))
+        let scale = match unit.text.as_str() {
+            "B" => 1u64,
+            "KB" => 1 << 10,
+            "MB" => 1 << 20,
+            "GB" => 1 << 30,
+            "TB" => 1 << 40,
+            "PB" => 1 << 50,
+            _ => {
+                let words = "Unknown BYTES unit of measurement ([KMGTP][B])";
+                return Err(Problem::at(unit.span, words).into());
+            }
+        };
+        if number.negative {
+            return Err(Problem::over(span, "A number of bytes cannot be negative").into());
         }
-        _ => Ok((Node::Const(Value::Real(sign * number.real)), Type::Real)),
+        Ok((number.real * scale as f64) as u64)
+    }
+
+    /// An address as Varnish takes it in a string, perhaps with a port: `1.2.3.4`, `1.2.3.4:80`, `1.2.3.4 80`, `::1`,
+    /// `[::1]:80`, or a name that resolves.
+    fn address(&self, text: &[u8], span: Span) -> Checked<Node> {
+        let text = String::from_utf8_lossy(text);
+        if text.starts_with('/') {
+            let words = format!("Cannot convert to an IP address: '\"{text}\"'");
+            return Err(Problem::at(span, words).into());
+        }
+        let failed = |why: &str| -> Box<Problem> {
+            let words = format!("IP constant '\"{text}\"' could not be resolved to an IP address:\n\t{why}");
+            Problem::at(span, words).into()
+        };
+        if let Some(address) = convert::literal_endpoint(&text) {
+            return Ok(Node::Const(Value::Ip(Some(address))));
+        }
+        let (host, port) = convert::split_endpoint(&text);
+        let port = match port.map(str::parse::<u16>) {
+            None => convert::DEFAULT_PORT,
+            Some(Ok(port)) => port,
+            Some(Err(_)) => return Err(failed("Servname not supported for ai_socktype")),
+        };
+        let addresses = (self.options.resolve)(host).map_err(|why| failed(&why))?;
+        match addresses.first() {
+            Some(address) => Ok(Node::Const(Value::Ip(Some(SocketAddr::new(*address, port))))),
+            None => Err(failed("Name or service not known")),
+        }
     }
 }
 
-fn byte_count(number: &Number, span: Span) -> Checked<u64> {
-    let unit = number.unit.as_ref().map_or("B", |unit| unit.text.as_str());
-    let scale = match unit {
-        "B" => 1u64,
-        "KB" => 1 << 10,
-        "MB" => 1 << 20,
-        "GB" => 1 << 30,
-        "TB" => 1 << 40,
-        _ => {
-            let words = format!(
-                "Unknown BYTES unit of measurement '{unit}'\nLegal are 'B', 'KB', 'MB', 'GB' and 'TB'"
-            );
-            return Err(Problem::over(span, words).into());
-        }
-    };
-    if number.negative {
-        return Err(Problem::over(span, "A number of bytes cannot be negative").into());
-    }
-    Ok((number.real * scale as f64) as u64)
-}
-
-fn address(text: &[u8], span: Span) -> Checked<Node> {
-    let text = String::from_utf8_lossy(text);
-    let address = text
-        .parse::<SocketAddr>()
-        .ok()
-        .or_else(|| text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 80)));
-    match address {
-        Some(address) => Ok(Node::Const(Value::Ip(Some(address)))),
-        None => Err(Problem::at(span, format!("Cannot convert to an IP address: '\"{text}\"'")).into()),
-    }
+/// Whether VCL has the message as a whole.
+fn is_http(side: Side) -> bool {
+    matches!(side, Side::Req | Side::Bereq | Side::Beresp | Side::Resp)
 }

@@ -23,6 +23,8 @@ pub(crate) enum Op {
     Var(Var),
     /// Pushes a backend of the instance.
     Backend(u32),
+    /// Pushes an access list.
+    Acl(u32),
     DefaultBackend,
     /// Pops a storage, pushes its property.
     Storage(StorageVar),

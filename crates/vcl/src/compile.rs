@@ -46,8 +46,21 @@ pub struct Options<'a> {
     pub labels: Option<&'a dyn Fn(&str) -> bool>,
     /// The names of the storages; all exist if absent.
     pub storages: Option<&'a [String]>,
+    /// What is wrong with a Unix-domain socket of a backend; nothing is, if absent.
+    pub socket: Option<&'a dyn Fn(&str) -> Result<(), Socket>>,
+    /// Whether file names of `include` and `import` may hold a `/` (`vcc_unsafe_path`).
+    pub unsafe_path: bool,
     /// Whether a backend, ACL, probe or subroutine that nothing refers to is an error (`vcc_err_unref`).
     pub unreferenced_is_error: bool,
+}
+
+/// Why a path is no socket to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// There is something else.
+    NotASocket,
+    /// It cannot be looked at: a warning only, it may come to be. The reason, as `No such file or directory`.
+    Missing(String),
 }
 
 impl<'a> Options<'a> {
@@ -60,6 +73,8 @@ impl<'a> Options<'a> {
             resolve: &|_| Err("Name or service not known".into()),
             labels: None,
             storages: None,
+            socket: None,
+            unsafe_path: true,
             unreferenced_is_error: true,
         }
     }
@@ -91,19 +106,10 @@ fn program(sources: &mut Sources, options: &Options) -> Checked<Program> {
     let last =
         Span { file: 0, start: sources.files[0].text.len() as u32, end: sources.files[0].text.len() as u32 };
     tokens.push(Token { kind: Kind::End, span: last });
-    let mut declarations = parse::parse(sources, tokens)?;
+    let mut declarations = parse::parse(sources, tokens, options.unsafe_path)?;
     builtin_tokens.push(end);
     // The built-in VCL's own version line is of no interest.
-    declarations.extend(parse::parse(sources, builtin_tokens)?);
-    if !declarations
-        .iter()
-        .any(|declaration| matches!(declaration, crate::syntax::Declaration::Backend { .. }))
-    {
-        let span = Span { file: 0, start: 0, end: 0 };
-        let words = "No default director found\n\
-            A VCL needs at least one backend; \"backend default none;\" will do if none is to be used.";
-        return Err(Problem::at(span, words).into());
-    }
+    declarations.extend(parse::parse(sources, builtin_tokens, true)?);
     let checker = check::check(sources, options, builtin_file, &declarations)?;
     Ok(finish(checker, version))
 }
@@ -117,15 +123,18 @@ fn finish(checker: Checker, version: u32) -> Program {
         .iter()
         .map(|file| (file.name.clone(), String::from_utf8_lossy(&file.text).into_owned()))
         .collect();
+    let warnings = Diagnostics::new(checker.sources, &checker.warnings).to_string();
     Program {
         version,
-        backends: checker.backends.rows.into_iter().map(|row| row.value).collect(),
-        default_backend: checker.default_backend.map(|index| index as usize),
-        acls: checker.acls.rows.into_iter().map(|row| row.value).collect(),
-        probes: checker.probes.rows.into_iter().map(|row| row.value).collect(),
+        backends: checker.backends.into_values().into_iter().map(|(_, value)| value).collect(),
+        default_backend: checker.default_backend.map(|number| number as usize),
+        acls: checker.acls.into_values().into_iter().map(|(_, value)| value).collect(),
+        probes: checker.probes.into_values().into_iter().map(|(_, value)| value).collect(),
         regexes: checker.regexes,
         sources,
-        objects: checker.objects.rows.into_iter().map(|row| (row.name, row.value)).collect(),
+        warnings,
+        labels: checker.labels,
+        objects: checker.objects.into_values(),
         functions: checker.functions,
         code,
         builtin,
@@ -137,9 +146,10 @@ fn finish(checker: Checker, version: u32) -> Program {
 fn builtin_only(checker: &Checker) -> u16 {
     let mut bits = 0;
     for (index, row) in checker.routines.rows.iter().enumerate() {
-        let Some(entry) = row.value.entry else { continue };
-        let user =
-            checker.flow.reach(index).into_iter().any(|routine| checker.routines.rows[routine].value.user);
+        let Some(entry) = row.value.as_ref().and_then(|routine| routine.entry) else { continue };
+        let is_user =
+            |index: usize| checker.routines.rows[index].value.as_ref().is_some_and(|routine| routine.user);
+        let user = checker.flow.reach(index).into_iter().any(is_user);
         if !user {
             bits |= 1 << entry as u16;
         }
@@ -159,30 +169,20 @@ impl Reader<'_> {
     /// The tokens of a file, without its version line and its end.
     fn file(&mut self, sources: &mut Sources, file: u16) -> Checked<Vec<Token>> {
         let mut tokens = lex::lex(sources, file)?;
-        tokens.pop();
+        let end = tokens.pop().expect("the lexer ends with an end");
         let declared = version_line(sources, &tokens)?;
         let skip = if declared.is_some() { 3 } else { 0 };
         sources.files[file as usize].version = self.version(sources, file, declared, &tokens)?;
         let mut out = Vec::with_capacity(tokens.len());
         let mut rest = tokens.into_iter().skip(skip).peekable();
         while let Some(token) = rest.next() {
-            let at_statement = match out.last() {
-                None => true,
-                Some(Token { kind: Kind::Sign(sign), .. }) => matches!(*sign, ";" | "{" | "}"),
-                Some(_) => false,
-            };
-            if !at_statement || token.kind != Kind::Id || sources.quote(token.span) != "include" {
+            if token.kind != Kind::Id || sources.quote(token.span) != "include" {
                 out.push(token);
                 continue;
             }
-            let mut taken = Vec::new();
-            while let Some(next) = rest.next_if(|next| next.kind != Kind::Sign(";") && taken.len() < 4) {
-                taken.push(next);
-            }
-            if rest.next().is_none_or(|next| next.kind != Kind::Sign(";")) {
-                return Err(Problem::at(token.span, "include needs a file name and a ';'").into());
-            }
-            out.extend(self.include(sources, &token, &taken)?);
+            let mut next = || rest.next().unwrap_or_else(|| end.clone());
+            let (glob, name) = include_line(sources, &mut next)?;
+            out.extend(self.include(sources, token.span, glob, &name)?);
         }
         Ok(out)
     }
@@ -199,41 +199,46 @@ impl Reader<'_> {
             }
             (None, _) => Ok(sources.files[0].version),
             (Some(version), 0) => Ok(version),
-            (Some(version), _) if version > sources.files[0].version => {
-                let words = format!(
-                    "VCL version {:.1} higher than the top level version {:.1}",
-                    f64::from(version) / 10.0,
-                    f64::from(sources.files[0].version) / 10.0
-                );
-                Err(Problem::at(at, words).into())
+            (Some(version), _) => {
+                let span = tokens.get(2).map_or(at, |semicolon| at.to(semicolon.span));
+                not_above(version, sources.files[0].version, span)?;
+                Ok(version)
             }
-            (Some(version), _) => Ok(version),
         }
     }
 
-    fn include(&mut self, sources: &mut Sources, keyword: &Token, words: &[Token]) -> Checked<Vec<Token>> {
-        let (glob, name) = match words {
-            [name] => (false, name),
-            [plus, glob, name] if plus.kind == Kind::Sign("+") && sources.quote(glob.span) == "glob" => {
-                (true, name)
-            }
-            _ => return Err(Problem::at(keyword.span, "include needs a file name and a ';'").into()),
-        };
+    fn include(
+        &mut self,
+        sources: &mut Sources,
+        keyword: Span,
+        glob: bool,
+        name: &Token,
+    ) -> Checked<Vec<Token>> {
         let Kind::String(text) = &name.kind else {
-            let words = "include not followed by string constant.";
-            return Err(Problem::at(name.span, words).into());
+            return Err(Problem::at(name.span, "include not followed by string constant.").into());
         };
         let Ok(text) = std::str::from_utf8(text) else {
             return Err(Problem::at(name.span, "A file name must be UTF-8").into());
         };
+        if !self.options.unsafe_path && text.contains('/') {
+            return Err(Problem::at(name.span, format!("VCL filename '{text}' is unsafe.")).into());
+        }
+        let including = sources.name(keyword).to_owned();
+        if text.starts_with("./") && including.starts_with('<') {
+            let words = "include \"./xxxxx\"; needs absolute filename of including file.";
+            return Err(Problem::at(name.span, words).into());
+        }
         if self.depth == INCLUDE_DEPTH_MAX {
             let words = format!("Files include one another deeper than {INCLUDE_DEPTH_MAX} levels");
             return Err(Problem::at(name.span, words).into());
         }
-        let including = sources.name(keyword.span).to_owned();
         let names = if glob {
-            (self.options.glob)(text, &including)
-                .map_err(|why| Problem::at(name.span, format!("Cannot expand '{text}' ({why})")))?
+            let names = (self.options.glob)(text, &including)
+                .map_err(|why| Problem::at(name.span, format!("Cannot expand '{text}' ({why})")))?;
+            if names.is_empty() {
+                return Err(Problem::at(name.span, "glob pattern matched no files.").into());
+            }
+            names
         } else {
             vec![text.to_owned()]
         };
@@ -256,23 +261,64 @@ impl Reader<'_> {
     }
 }
 
-/// The version that `vcl 4.1;` at the beginning of a file declares.
-fn version_line(sources: &Sources, tokens: &[Token]) -> Checked<Option<u32>> {
+/// What stands between `include` and its semicolon: whether the name is a pattern, and the name.
+fn include_line(sources: &Sources, next: &mut dyn FnMut() -> Token) -> Checked<(bool, Token)> {
+    let mut glob = false;
+    let mut token = next();
+    while let Kind::Sign(sign @ ("+" | "-")) = token.kind {
+        let flag = next();
+        if flag.kind != Kind::Id || flag.span.start != token.span.end {
+            return Err(Problem::at(token.span, "Expected a flag at:").into());
+        }
+        if sources.quote(flag.span) != "glob" {
+            return Err(Problem::at(flag.span, "Unknown include flag:").into());
+        }
+        glob = sign == "+";
+        token = next();
+    }
+    if !matches!(token.kind, Kind::String(_)) {
+        return Err(Problem::at(token.span, "include not followed by string constant.").into());
+    }
+    if next().kind != Kind::Sign(";") {
+        return Err(Problem::at(token.span, "include <string> not followed by semicolon.").into());
+    }
+    Ok((glob, token))
+}
+
+/// A file may be of an older version than the main one, not of a newer.
+pub(crate) fn not_above(version: u32, top: u32, span: Span) -> Checked<()> {
+    if version <= top {
+        return Ok(());
+    }
+    let shown = |version: u32| f64::from(version) / 10.0;
+    let words =
+        format!("VCL version {:.1} higher than the top level version {:.1}", shown(version), shown(top));
+    Err(Problem::over(span, words).into())
+}
+
+/// The version that `vcl 4.1;` at the beginning of `tokens` declares.
+pub(crate) fn version_line(sources: &Sources, tokens: &[Token]) -> Checked<Option<u32>> {
     let [keyword, version, rest @ ..] = tokens else { return Ok(None) };
     if keyword.kind != Kind::Id || sources.quote(keyword.span) != "vcl" {
         return Ok(None);
     }
     let found = sources.quote(version.span);
-    let number = match (&version.kind, found.as_str()) {
-        (Kind::Real, "4.0") => 40,
-        (Kind::Real, "4.1") => 41,
-        (Kind::Real, _) => {
-            return Err(Problem::at(version.span, format!("VCL version {found} not supported.")).into());
-        }
-        _ => return Err(Problem::at(version.span, "Expected a version, as in 'vcl 4.1;'").into()),
+    if version.kind != Kind::Real {
+        let words = format!("Expected FNUM got '{found}', at");
+        return Err(Problem::at(version.span, words).into());
+    }
+    if found.len() != "4.1".len() {
+        let words = "Don't play silly buggers with VCL version numbers";
+        return Err(Problem::at(version.span, words).into());
+    }
+    let span = keyword.span.to(version.span);
+    let number = match found.as_str() {
+        "4.0" => 40,
+        "4.1" => 41,
+        _ => return Err(Problem::over(span, format!("VCL version {found} not supported.")).into()),
     };
     match rest.first() {
         Some(Token { kind: Kind::Sign(";"), .. }) => Ok(Some(number)),
-        _ => Err(Problem::at(version.span, "Expected ';' after the version").into()),
+        _ => Err(Problem::over(span, "Expected 'vcl N.N;' found no semi-colon").into()),
     }
 }

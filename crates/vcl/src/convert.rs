@@ -9,10 +9,12 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Appends a value as Varnish prints it where a string is wanted: a time as an HTTP date, durations and reals with
-/// three decimals, an address without its port. What has no print (an unset string, a blob) appends nothing.
+/// three decimals, an address without its port, a blob in base64 between colons. What has no print (an unset string)
+/// appends nothing.
 pub fn append(out: &mut Vec<u8>, value: &Value) {
     match value {
-        Value::Void | Value::String(None) | Value::Blob(_) | Value::Code(_) => {}
+        Value::Void | Value::String(None) | Value::Blob(None) | Value::Code(_) => {}
+        Value::Blob(Some(bytes)) => append_blob(out, bytes),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Int(value) => {
@@ -40,6 +42,49 @@ pub fn append(out: &mut Vec<u8>, value: &Value) {
         Value::Storage(None) => {}
         Value::Enum(word) => out.extend_from_slice(word.as_bytes()),
     }
+}
+
+/// A blob as VCL would have it in its source. RFC 4648, section 4.
+fn append_blob(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    out.push(b':');
+    for group in bytes.chunks(3) {
+        let bits =
+            group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+            out.push(if place <= group.len() { digit } else { b'=' });
+        }
+    }
+    out.push(b':');
+}
+
+/// The port of an address that names none.
+pub const DEFAULT_PORT: u16 = 80;
+
+/// The host and the port of an address as Varnish writes it: `host`, `host:port`, `host port`, `[v6]`, `[v6]:port`. An
+/// IPv6 address without brackets has no port.
+pub fn split_endpoint(text: &str) -> (&str, Option<&str>) {
+    if let Some((host, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return (host, rest.strip_prefix(':').or_else(|| rest.strip_prefix(' ')));
+    }
+    if let Some((host, port)) = text.split_once(' ') {
+        return (host, Some(port));
+    }
+    match text.split_once(':') {
+        Some((host, port)) if !port.contains(':') => (host, Some(port)),
+        _ => (text, None),
+    }
+}
+
+/// An address that needs no resolving, perhaps with a port.
+pub fn literal_endpoint(text: &str) -> Option<SocketAddr> {
+    let (host, port) = split_endpoint(text);
+    let port = match port {
+        Some(port) => port.parse().ok()?,
+        None => DEFAULT_PORT,
+    };
+    Some(SocketAddr::new(host.parse().ok()?, port))
 }
 
 fn append_address(out: &mut Vec<u8>, address: Option<SocketAddr>) {
@@ -93,6 +138,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn endpoints() {
+        for (text, want) in [
+            ("1.2.3.4", Some("1.2.3.4:80")),
+            ("1.2.3.4:8000", Some("1.2.3.4:8000")),
+            ("1.2.3.4 8000", Some("1.2.3.4:8000")),
+            ("::1", Some("[::1]:80")),
+            ("[::1]", Some("[::1]:80")),
+            ("[::1]:8000", Some("[::1]:8000")),
+            ("::1::2", None),
+            ("1.2.3.4::80", None),
+            ("1.2.3.4:x", None),
+            ("host:80", None),
+        ] {
+            assert_eq!(literal_endpoint(text), want.map(|want| want.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
     fn prints_as_varnish_does() {
         for (value, want) in [
             (Value::Bool(true), "true"),
@@ -107,6 +170,9 @@ mod tests {
             (Value::Ip(Some("[::1]:80".parse().unwrap())), "::1"),
             (Value::Ip(None), "0.0.0.0"),
             (Value::Backend(None), ""),
+            (Value::Blob(Some(b"a"[..].into())), ":YQ==:"),
+            (Value::Blob(Some(b"abcd"[..].into())), ":YWJjZA==:"),
+            (Value::Blob(Some(b"abc"[..].into())), ":YWJj:"),
             (Value::Storage(Some("s0".into())), "storage.s0"),
         ] {
             let mut out = Vec::new();

@@ -1,12 +1,14 @@
 //! The checker: definitions of backends, probes and access lists.
 
 use crate::check::{Checker, not_found};
-use crate::compile::Options;
+use crate::compile::{Options, Socket};
 use crate::diagnostics::{Checked, Problem};
 use crate::source::{Sources, Span};
+use crate::symbols::Kind;
 use crate::syntax::{Entry, Field, FieldValue, Name, Part};
 use crate::value::{AclEntry, AclValue, BackendDefinition, ProbeDefinition, TlsDefinition};
 use copal_base::{Seconds, units};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub(crate) fn backend(
         return Ok(definition);
     }
     let inside = |problem: Box<Problem>| -> Box<Problem> {
-        problem.words("In backend specification starting at:").token(keyword).into()
+        problem.further("In backend specification starting at:").token(keyword).into()
     };
     once(fields).map_err(inside)?;
     for field in fields {
@@ -49,18 +51,55 @@ pub(crate) fn backend(
                     .into(),
             ))
         }
-        (Some(_), None) | (None, Some(_)) => Ok(definition),
+        (Some(host), None) => {
+            resolvable(checker.options, &definition, host).map_err(inside)?;
+            Ok(definition)
+        }
+        (None, Some(path)) => {
+            socket(checker, &definition, path).map_err(inside)?;
+            Ok(definition)
+        }
+    }
+}
+
+/// A host that cannot be resolved now is refused, not when it is first needed.
+fn resolvable(options: &Options, definition: &BackendDefinition, host: &Field) -> Checked<()> {
+    let failed = |why: &str| -> Box<Problem> {
+        let name = &definition.host;
+        let words = format!("Backend host '\"{name}\"' could not be resolved to an IP address:\n\t{why}");
+        Problem::at(host.value_span, words).into()
+    };
+    if definition.host.parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
+    match (options.resolve)(&definition.host) {
+        Ok(addresses) if addresses.is_empty() => Err(failed("Name or service not known")),
+        Ok(_) => Ok(()),
+        Err(why) => Err(failed(&why)),
+    }
+}
+
+fn socket(checker: &mut Checker, definition: &BackendDefinition, path: &Field) -> Checked<()> {
+    let span = path.value_span;
+    if checker.sources.version(span) < 41 {
+        let words = "Unix socket backends only supported in VCL4.1 and higher.";
+        return Err(Problem::at(span, words).into());
+    }
+    let (Some(check), Some(path)) = (checker.options.socket, &definition.path) else { return Ok(()) };
+    match check(path) {
+        Ok(()) => Ok(()),
+        Err(Socket::NotASocket) => Err(Problem::at(span, "Backend path: Not a socket:").into()),
+        Err(Socket::Missing(why)) => {
+            let problem = Problem::at(span, format!("Backend path: Cannot stat: {why}"));
+            checker.warnings.push(problem.words("(That was just a warning)"));
+            Ok(())
+        }
     }
 }
 
 fn backend_field(checker: &mut Checker, definition: &mut BackendDefinition, field: &Field) -> Checked<()> {
     match field.name.text.as_str() {
-        "host" => {
-            definition.host = text(field)?;
-            if definition.host.is_empty() {
-                return Err(Problem::at(field.value_span, "Backend host is empty").into());
-            }
-        }
+        "host" => definition.host = text(field)?,
         "port" => definition.port = Some(port(field)?),
         "path" => {
             let path = text(field)?;
@@ -116,15 +155,24 @@ fn switch(field: &Field) -> Checked<bool> {
 fn backend_probe(checker: &mut Checker, field: &Field) -> Checked<Arc<ProbeDefinition>> {
     match &field.value {
         FieldValue::Inline(fields) => Ok(Arc::new(probe(checker.sources, "", field.value_span, fields)?)),
-        FieldValue::Word(word) => match checker.probes.find(&word.text) {
-            Some(_) => {
-                let index = checker.probes.refer("probe", word)?;
-                Ok(checker.probes.rows[index as usize].value.clone())
-            }
-            None => Err(not_found(&Name { parts: vec![word.clone()] })),
-        },
+        FieldValue::Word(word) => {
+            let found = match checker.names.find(&word.text) {
+                Some((Kind::Probe, index)) => {
+                    checker.names.refer(&mut checker.probes, word)?;
+                    checker.probes.value(index).cloned()
+                }
+                Some(_) => return Err(checker.names.wrong_kind(word, "probe")),
+                None if word.text == "default" => {
+                    return Err(Problem::at(field.value_span, "No default probe defined, at").into());
+                }
+                None => None,
+            };
+            found.ok_or_else(|| not_found(&Name { parts: vec![word.clone()] }))
+        }
         FieldValue::Number(_) | FieldValue::Strings(_) => {
-            Err(Problem::at(field.value_span, "Expected '{' or name of probe.").into())
+            let got = checker.sources.quote(field.value_span);
+            let words = format!("Expected '{{' or name of probe, got '{got}' at");
+            Err(Problem::at(field.value_span, words).into())
         }
     }
 }
@@ -140,7 +188,7 @@ pub(crate) fn probe(
         if sources.quote(keyword).starts_with('{') {
             return problem;
         }
-        problem.words("In probe specification starting at:").token(keyword).into()
+        problem.further("In probe specification starting at:").token(keyword).into()
     })?;
     Ok(probe)
 }
@@ -156,16 +204,17 @@ fn probe_fields(probe: &mut ProbeDefinition, fields: &[Field]) -> Checked<()> {
                 probe.expected_response = match u16::try_from(whole(field)?) {
                     Ok(status @ 100..=999) => status,
                     _ => {
-                        let words = "Must specify .expected_response with three digits (100 - 999)";
+                        let words =
+                            "Must specify .expected_response with exactly three digits (100 <= x <= 999)";
                         return Err(Problem::at(field.value_span, words).into());
                     }
                 }
             }
             "timeout" => probe.timeout = duration(field)?,
             "interval" => probe.interval = duration(field)?,
-            "window" => probe.window = counted(field)?,
-            "threshold" => probe.threshold = counted(field)?,
-            "initial" => probe.initial = Some(counted(field)?),
+            "window" => probe.window = counted(field, "Window")?,
+            "threshold" => probe.threshold = counted(field, "Threshold")?,
+            "initial" => probe.initial = Some(whole(field)?.clamp(0, WINDOW_MAX) as u32),
             "expect_close" => {
                 probe.expect_close = match &field.value {
                     FieldValue::Word(word) if word.text == "true" => true,
@@ -176,8 +225,13 @@ fn probe_fields(probe: &mut ProbeDefinition, fields: &[Field]) -> Checked<()> {
             _ => return Err(unknown(field)),
         }
     }
-    if let (Some(_), Some(second)) = (find("url"), find("request")) {
-        return Err(Problem::at(second.name.span, "Probe request redefinition at:").into());
+    if let (Some(url), Some(request)) = (find("url"), find("request")) {
+        let (first, second) =
+            if url.name.span.start < request.name.span.start { (url, request) } else { (request, url) };
+        return Err(Problem::at(second.name.span, "Probe request redefinition at:")
+            .words("Previous definition:")
+            .token(first.name.span)
+            .into());
     }
     match (find("window"), find("threshold")) {
         (Some(window), None) => {
@@ -201,7 +255,7 @@ fn probe_fields(probe: &mut ProbeDefinition, fields: &[Field]) -> Checked<()> {
 }
 
 pub(crate) fn acl(
-    options: &Options,
+    checker: &mut Checker,
     name: &Part,
     flags: &[(bool, Part)],
     entries: &[Entry],
@@ -211,42 +265,63 @@ pub(crate) fn acl(
         match flag.text.as_str() {
             "log" => log = *on,
             "pedantic" => pedantic = *on,
-            // Our lists are tables in any case.
-            "table" | "fold" => {}
-            _ => return Err(Problem::at(flag.span, "Unknown ACL flag:").into()),
+            _ => {}
         }
     }
-    let mut list = Vec::with_capacity(entries.len());
+    let mut list: Vec<(AclEntry, Span)> = Vec::with_capacity(entries.len());
     for entry in entries {
-        let addresses = match entry.address.parse::<IpAddr>() {
-            Ok(address) => vec![address],
-            Err(_) => match (options.resolve)(&entry.address) {
-                Ok(addresses) => addresses,
-                Err(_) if entry.optional => continue,
-                Err(why) => {
-                    let words = format!("DNS lookup({}): {why}", entry.address);
-                    return Err(Problem::at(entry.address_span, words).into());
-                }
-            },
-        };
-        for address in addresses {
-            list.push(acl_entry(entry, address, pedantic)?);
+        for (address, mask) in addresses(checker, entry)? {
+            list.push((acl_entry(entry, address, mask, pedantic)?, entry.address_span));
         }
         if list.len() > ENTRIES_MAX {
             let words = format!("More than {ENTRIES_MAX} addresses in one ACL");
             return Err(Problem::at(entry.address_span, words).into());
         }
     }
-    Ok(AclValue::new(name.text.clone(), log, list))
+    conflicts(&list)?;
+    Ok(AclValue::new(name.text.clone(), log, list.into_iter().map(|(entry, _)| entry).collect()))
 }
 
-fn acl_entry(entry: &Entry, address: IpAddr, pedantic: bool) -> Checked<AclEntry> {
+/// The addresses of an entry, each with the mask that its form implies.
+fn addresses(checker: &mut Checker, entry: &Entry) -> Checked<Vec<(IpAddr, Option<u8>)>> {
+    if let Ok(address) = entry.address.parse::<IpAddr>() {
+        return Ok(vec![(address, None)]);
+    }
+    if let Some((network, mask)) = short_network(&entry.address) {
+        return Ok(vec![(network, Some(mask))]);
+    }
+    match (checker.options.resolve)(&entry.address) {
+        Ok(addresses) => Ok(addresses.into_iter().map(|address| (address, None)).collect()),
+        Err(why) if entry.optional => {
+            let words = format!("Warning: {} ignored\n  -- {why}", entry.address);
+            checker.warnings.push(Problem::new().words(words));
+            Ok(Vec::new())
+        }
+        Err(why) => {
+            let words = format!("DNS lookup({}): {why}", entry.address);
+            Err(Problem::at(entry.address_span, words).into())
+        }
+    }
+}
+
+/// A network by its first octets alone: `10.1` is `10.1.0.0/16`.
+fn short_network(text: &str) -> Option<(IpAddr, u8)> {
+    let mut octets = [0; 4];
+    let mut count = 0;
+    for part in text.split('.') {
+        *octets.get_mut(count)? = part.parse().ok()?;
+        count += 1;
+    }
+    (2..4).contains(&count).then(|| (IpAddr::from(octets), 8 * count as u8))
+}
+
+fn acl_entry(entry: &Entry, address: IpAddr, implied: Option<u8>, pedantic: bool) -> Checked<AclEntry> {
     let (bits, family) = match address {
         IpAddr::V4(_) => (32, "IPv4"),
         IpAddr::V6(_) => (128, "IPv6"),
     };
     let mask = match entry.mask {
-        None => bits,
+        None => implied.unwrap_or(bits),
         Some((mask, _)) if (0..=i64::from(bits)).contains(&mask) => mask as u8,
         Some((mask, span)) => {
             let words = format!("Too wide mask (/{mask}) for {family} address");
@@ -254,15 +329,32 @@ fn acl_entry(entry: &Entry, address: IpAddr, pedantic: bool) -> Checked<AclEntry
         }
     };
     let network = crate::acl::network(address, mask);
-    if network != address && pedantic {
+    // The octets that a short network leaves out are for its mask to say.
+    let stray = network != address && implied.is_none();
+    if stray && pedantic {
         let words = format!("Non-zero bits in masked part, (maybe use {network}/{mask} ?)");
         return Err(Problem::at(entry.address_span, words).into());
     }
-    let source = match entry.mask {
+    let mut source = match entry.mask {
         Some((mask, _)) => format!("\"{}\"/{mask}", entry.address),
         None => format!("\"{}\"", entry.address),
     };
+    if network != address {
+        source.push_str(&format!(" fixed: {network}/{mask}"));
+    }
     Ok(AclEntry { address: network, mask, negated: entry.negated, source })
+}
+
+/// The same network may be listed twice, but not both for and against.
+fn conflicts(list: &[(AclEntry, Span)]) -> Checked<()> {
+    let mut seen: HashMap<(IpAddr, u8), (bool, Span)> = HashMap::with_capacity(list.len());
+    for (entry, span) in list {
+        let first = seen.entry((entry.address, entry.mask)).or_insert((entry.negated, *span));
+        if first.0 != entry.negated {
+            return Err(Problem::at(first.1, "Conflicting ACL entries:").words("vs:").token(*span).into());
+        }
+    }
+    Ok(())
 }
 
 fn once(fields: &[Field]) -> Checked<()> {
@@ -270,7 +362,7 @@ fn once(fields: &[Field]) -> Checked<()> {
     for (index, field) in fields.iter().enumerate().take(FIELDS_MAX) {
         if let Some(first) = fields[..index].iter().find(|first| first.name.text == field.name.text) {
             return Err(Problem::at(field.name.span, format!("Field '{}' redefined at:", field.name.text))
-                .words("First defined at:")
+                .further("First defined at:")
                 .token(first.name.span)
                 .into());
         }
@@ -341,9 +433,9 @@ fn whole(field: &Field) -> Checked<i64> {
     }
 }
 
-fn counted(field: &Field) -> Checked<u32> {
+fn counted(field: &Field, what: &str) -> Checked<u32> {
     match whole(field)? {
         count @ 0..=WINDOW_MAX => Ok(count as u32),
-        _ => Err(Problem::at(field.value_span, format!("Must be {WINDOW_MAX} or less.")).into()),
+        _ => Err(Problem::at(field.value_span, format!("{what} must be {WINDOW_MAX} or less.")).into()),
     }
 }

@@ -1,7 +1,7 @@
 //! What is wrong with a VCL, as the user reads it.
 //!
 //! The shape is Varnish's, so that people and their scripts find what they know: words, the place in parentheses, the
-//! source line, and a line of `-` and `#` underneath.
+//! source line, a line of `-` and `#` underneath, and an empty line.
 
 use crate::source::{Sources, Span};
 use std::fmt;
@@ -72,6 +72,12 @@ impl Problem {
         self
     }
 
+    /// Words apart from what stands before them.
+    pub(crate) fn further(self, words: impl Into<String>) -> Self {
+        let words = words.into();
+        self.words(format!("\n{words}"))
+    }
+
     pub(crate) fn token(mut self, span: Span) -> Self {
         self.0.push(Part::Token(span));
         self
@@ -94,13 +100,10 @@ impl Problem {
                 }
                 Part::Token(span) => {
                     let place = sources.place(span.file, span.start);
-                    out.push_str(&format!(
-                        "('{}' Line {} Pos {})\n",
-                        sources.name(*span),
-                        place.line,
-                        place.column
-                    ));
+                    let name = sources.name(*span);
+                    out.push_str(&format!("('{name}' Line {} Pos {})\n", place.line, place.column));
                     mark(sources, *span, out);
+                    out.push('\n');
                 }
                 Part::Stretch(span) => {
                     let first = sources.place(span.file, span.start);
@@ -113,10 +116,10 @@ impl Problem {
                         out.push_str(&format!("('{name}' Line {} Pos {})\n", last.line, last.column));
                     }
                     mark(sources, *span, out);
+                    out.push('\n');
                 }
             }
         }
-        out.push('\n');
     }
 }
 
@@ -141,21 +144,36 @@ fn mark_line(sources: &Sources, span: Span, line_start: usize, line_end: usize, 
         end = end.min(start + LINE_MAX);
     }
     let line = &sources.files[span.file as usize].text[start..end];
-    out.push_str(&String::from_utf8_lossy(line));
-    out.push('\n');
+    let mut shown = Vec::with_capacity(line.len());
+    let mut marks = String::with_capacity(line.len());
+    let mut column = 0;
     for (index, byte) in line.iter().enumerate() {
         let at = (start + index) as u32;
-        // A tab stays one, so that what stands below lines up; the tail bytes of a UTF-8 character take no column.
+        let mark = if at >= span.start && at < span.end { '#' } else { '-' };
+        let next = crate::source::after(column, *byte);
         match byte {
-            b'\t' => out.push('\t'),
-            0x80..=0xbf => {}
-            _ if at >= span.start && at < span.end => out.push('#'),
-            _ => out.push('-'),
+            b'\t' => {
+                shown.extend(std::iter::repeat_n(b' ', next - column));
+                marks.extend(std::iter::repeat_n('-', next - column));
+            }
+            // The tail bytes of a UTF-8 character take no column.
+            0x80..=0xbf => {
+                shown.push(*byte);
+                continue;
+            }
+            _ => {
+                shown.push(*byte);
+                marks.push(mark);
+            }
         }
+        column = next;
     }
     // A place at the very end of the file has no character of its own.
     if span.start as usize >= end {
-        out.push('#');
+        marks.push('#');
     }
+    out.push_str(&String::from_utf8_lossy(&shown));
+    out.push('\n');
+    out.push_str(&marks);
     out.push('\n');
 }

@@ -188,6 +188,7 @@ impl Machine {
                 Op::Backend(index) => {
                     self.stack.push(Value::Backend(instance.backends[index as usize].clone()));
                 }
+                Op::Acl(index) => self.stack.push(Value::Acl(program.acls[index as usize].clone())),
                 Op::DefaultBackend => self.stack.push(Value::Backend(instance.default_backend().cloned())),
                 Op::Storage(property) => {
                     let value = match self.pop() {

@@ -23,6 +23,8 @@ pub(crate) struct Use {
 pub(crate) enum Wrong {
     Read,
     Set,
+    /// Set, although it can only be read where `allowed`.
+    ReadOnly,
     Unset,
     Action,
     Return,
@@ -41,8 +43,11 @@ struct Facts {
 }
 
 impl Flow {
-    pub(crate) fn add_routine(&mut self) {
-        self.routines.push(Facts::default());
+    /// Makes room for the facts of a subroutine.
+    pub(crate) fn room_for(&mut self, routine: usize) {
+        if self.routines.len() <= routine {
+            self.routines.resize_with(routine + 1, Facts::default);
+        }
     }
 
     pub(crate) fn uses(&mut self, routine: usize, usage: Use) {
@@ -58,10 +63,12 @@ impl Flow {
         for routine in 0..self.routines.len() {
             self.height(checker, routine, &mut Vec::new(), &mut heights)?;
         }
-        for (index, row) in checker.routines.rows.iter().enumerate() {
-            if let Some(entry) = row.value.entry {
-                let mut seen = vec![false; self.routines.len()];
-                self.permitted(checker, entry, index, &mut Vec::new(), &mut seen)?;
+        for returns in [true, false] {
+            for (index, row) in checker.routines.rows.iter().enumerate() {
+                if let Some(entry) = row.value.as_ref().and_then(|routine| routine.entry) {
+                    let mut seen = vec![false; self.routines.len()];
+                    self.permitted(checker, (entry, returns), index, &mut Vec::new(), &mut seen)?;
+                }
             }
         }
         Ok(())
@@ -100,7 +107,7 @@ impl Flow {
             let mut problem = Problem::at(row.span, "Subroutine recurses on");
             for (caller, span) in path[first..].iter().rev() {
                 let words = format!("...called from \"{}\"", checker.routines.rows[*caller].name);
-                problem = problem.words(words).token(*span);
+                problem = problem.further(words).token(*span);
             }
             return Err(problem.into());
         }
@@ -120,10 +127,11 @@ impl Flow {
         Ok(height)
     }
 
+    /// Whether a subroutine that `entry` reaches does what may be done there: its returns first, then the rest.
     fn permitted(
         &self,
         checker: &Checker,
-        entry: Sub,
+        (entry, returns): (Sub, bool),
         routine: usize,
         path: &mut Vec<(usize, Span)>,
         seen: &mut [bool],
@@ -132,13 +140,14 @@ impl Flow {
             return Ok(());
         }
         for usage in &self.routines[routine].uses {
-            if !usage.allowed.contains(entry) {
+            let turn = (usage.wrong == Wrong::Return) == returns;
+            if turn && (usage.wrong == Wrong::ReadOnly || !usage.allowed.contains(entry)) {
                 return Err(forbidden(checker, entry, routine, path, usage));
             }
         }
         for (callee, span) in &self.routines[routine].calls {
             path.push((routine, *span));
-            self.permitted(checker, entry, *callee, path, seen)?;
+            self.permitted(checker, (entry, returns), *callee, path, seen)?;
             path.pop();
         }
         Ok(())
@@ -156,8 +165,11 @@ fn forbidden(
     let from = if path.is_empty() { "in" } else { "from" };
     let place = format!("{from} subroutine 'vcl_{}'.", entry.name());
     let stated = |words: &str| Problem::new().stretch(usage.span).words(format!("{words} {place}"));
+    let readable = usage.allowed.contains(entry);
     let problem = match usage.wrong {
         Wrong::Read => stated("Not available"),
+        Wrong::ReadOnly if !readable => stated("Not available"),
+        Wrong::ReadOnly => Problem::new().stretch(usage.span).words("Variable is read only."),
         Wrong::Set => stated("Cannot be set"),
         Wrong::Unset => stated("Cannot be unset"),
         Wrong::Action => stated("Not a valid action"),
@@ -168,13 +180,28 @@ fn forbidden(
     if path.is_empty() && usage.wrong != Wrong::Return {
         return problem.into();
     }
-    let mut problem = problem.words(format!("...in subroutine \"{}\"", row.name)).token(row.span);
+    let mut problem = problem.further(format!("...in subroutine \"{}\"", row.name)).token(row.span);
     for (caller, span) in path.iter().rev() {
         let words = format!("...called from \"{}\"", checker.routines.rows[*caller].name);
-        problem = problem.words(words).token(*span);
+        problem = problem.further(words).token(*span);
+    }
+    problem = problem.further(format!("...which is the \"vcl_{}\" subroutine", entry.name()));
+    if usage.wrong == Wrong::Return {
+        let legal: String = ACTIONS
+            .iter()
+            .filter(|action| allowed(action).is_some_and(|subs| subs.contains(entry)))
+            .map(|action| format!(" \"{action}\""))
+            .collect();
+        problem = problem.words(format!("Legal returns are:{legal}"));
     }
     problem.into()
 }
+
+/// The actions, in the order of the alphabet.
+const ACTIONS: &[&str] = &[
+    "abandon", "deliver", "error", "fail", "fetch", "hash", "lookup", "ok", "pass", "pipe", "purge",
+    "restart", "retry", "synth", "vcl",
+];
 
 /// The subroutines that may return an action. Source: Varnish 7.1, `vcl-step(7)`.
 pub(crate) fn allowed(action: &str) -> Option<Subs> {

@@ -110,7 +110,18 @@ impl Lexer<'_> {
                     self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
                 }
                 [b'/', b'*', inside @ ..] => match find(inside, b"*/") {
-                    Some(length) => self.at += length + 4,
+                    Some(length) => match find(&inside[..length], b"/*") {
+                        None => self.at += length + 4,
+                        Some(nested) => {
+                            let at = self.at + 2 + nested;
+                            return Err(Problem::at(
+                                self.span(self.at, self.at + 2),
+                                "/* ... */ comment contains /*",
+                            )
+                            .token(self.span(at, at + 2))
+                            .into());
+                        }
+                    },
                     None => {
                         let span = self.span(self.at, self.at + 2);
                         return Err(Problem::at(span, "Unterminated /* ... */ comment, starting at").into());
@@ -154,17 +165,37 @@ impl Lexer<'_> {
     }
 
     fn blob(&mut self, start: usize) -> Checked<Token> {
-        let rest = &self.text[start + 1..];
-        let Some(length) = rest.iter().position(|byte| *byte == b':') else {
-            return Err(Problem::at(self.span(start, start + 1), "Missing colon at end of BLOB:").into());
+        let from = start + 1;
+        let at = |place: usize, words: &str| -> Box<Problem> {
+            Problem::at(self.span(place, place + 1), words).into()
         };
-        self.at = start + length + 2;
-        match base64(&rest[..length]) {
-            Some(bytes) => Ok(self.token(Kind::Blob(bytes), start)),
-            None => {
-                let span = self.span(start, self.at);
-                Err(Problem::at(span, "Illegal BLOB character or wrong padding:").into())
+        let mut count = 0;
+        loop {
+            match self.text.get(from + count) {
+                None => return Err(at(start, "Missing colon at end of BLOB:")),
+                Some(b':') => break,
+                Some(b'=') => {
+                    let padding = self.text[from + count..].iter().take_while(|byte| **byte == b'=').count();
+                    let closed = self.text.get(from + count + padding) == Some(&b':');
+                    if !closed || padding > 2 || !(count + padding).is_multiple_of(4) {
+                        return Err(at(from + count, "Wrong padding ('=') in BLOB:"));
+                    }
+                    count += padding;
+                }
+                Some(byte) if sextet(*byte).is_some() => count += 1,
+                Some(_) => return Err(at(from + count, "Illegal BLOB character:")),
             }
+        }
+        if !count.is_multiple_of(4) {
+            return Err(at(from + count, "BLOB must have n*4 base64 characters:"));
+        }
+        match base64(&self.text[from..from + count]) {
+            Some(bytes) => {
+                self.at = from + count + 1;
+                Ok(self.token(Kind::Blob(bytes), start))
+            }
+            // The last character has bits that belong to no byte.
+            None => Err(at(from + count - 1, "Illegal BLOB character:")),
         }
     }
 
@@ -199,31 +230,31 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
-/// Standard base64 with padding. RFC 4648, section 4.
+fn sextet(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    })
+}
+
+/// Standard base64, padding and length already checked; `None` if bits are left over that are not zero. RFC 4648,
+/// section 4.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    let mut out = Vec::with_capacity(body.len() * 3 / 4);
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0u32, 0);
-    for byte in body {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
+    for byte in text.iter().take_while(|byte| **byte != b'=') {
+        bits = bits << 6 | u32::from(sextet(*byte)?);
         count += 6;
         if count >= 8 {
             count -= 8;
             out.push((bits >> count) as u8);
         }
     }
-    Some(out)
+    (bits & ((1 << count) - 1) == 0).then_some(out)
 }
 
 #[cfg(test)]
@@ -263,14 +294,19 @@ mod tests {
     #[test]
     fn refuses() {
         for (text, words) in [
-            ("a \"b", "Unterminated string, starting at\n('x' Line 1 Pos 3)\na \"b\n--#-\n"),
+            ("a \"b", "Unterminated string, starting at\n('x' Line 1 Pos 3)\na \"b\n--#-\n\n"),
             ("{\"", "Unterminated long-string, starting at\n('x' Line 1 Pos 1)\n{\"\n##\n"),
             ("\n /* ", "Unterminated /* ... */ comment, starting at\n('x' Line 2 Pos 2)\n /* \n-##-\n"),
             ("?", "Syntax error at\n('x' Line 1 Pos 1)\n?\n#\n"),
             ("1234567890123456", "Too many digits for integer.\n"),
             ("1.2345678901", "Too many digits for real.\n"),
             ("\tC{ int i; }C ;", "Inline-C not allowed"),
-            (":aGk:", "Illegal BLOB"),
+            (":aGk:", "BLOB must have n*4 base64 characters:\n('x' Line 1 Pos 5)"),
+            (":AB==:", "Illegal BLOB character:\n('x' Line 1 Pos 5)"),
+            (":aa?:", "Illegal BLOB character:\n('x' Line 1 Pos 4)"),
+            (":aaaa=aa:", "Wrong padding ('=') in BLOB:"),
+            (":aa", "Missing colon at end of BLOB:"),
+            ("/* /* */", "/* ... */ comment contains /*"),
         ] {
             let error = tokens(text).unwrap_err();
             assert!(error.starts_with(words), "{text}: {error}");

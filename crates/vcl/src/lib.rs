@@ -27,6 +27,7 @@ mod parse_expression;
 pub mod program;
 pub mod regex;
 mod source;
+mod symbols;
 mod syntax;
 mod typed;
 pub mod value;

@@ -17,6 +17,9 @@ pub(crate) struct Code {
     pub(crate) texts: Vec<Text>,
     /// Where each built-in subroutine begins.
     pub(crate) entries: [u32; Sub::COUNT],
+    /// The place of each symbol among the definitions of its kind.
+    backends: Vec<u32>,
+    acls: Vec<u32>,
     text_index: HashMap<Text, TextIndex>,
     /// The calls whose targets are not known yet: instruction, subroutine.
     calls: Vec<(usize, u32)>,
@@ -24,18 +27,20 @@ pub(crate) struct Code {
 
 /// Lowers all subroutines.
 pub(crate) fn lower(checker: &Checker) -> Code {
-    let mut code = Code::default();
+    let mut code =
+        Code { backends: checker.backends.numbers(), acls: checker.acls.numbers(), ..Code::default() };
     let mut starts = Vec::with_capacity(checker.routines.rows.len());
     for row in &checker.routines.rows {
         let start = code.here();
         starts.push(start);
-        if let Some(entry) = row.value.entry {
+        let entry = row.value.as_ref().and_then(|routine| routine.entry);
+        if let Some(entry) = entry {
             code.entries[entry as usize] = start;
         }
-        for body in &row.value.bodies {
+        for body in row.value.iter().flat_map(|routine| &routine.bodies) {
             code.block(body);
         }
-        code.ops.push(if row.value.entry.is_some() { Op::FellOff } else { Op::Return });
+        code.ops.push(if entry.is_some() { Op::FellOff } else { Op::Return });
     }
     for (at, routine) in std::mem::take(&mut code.calls) {
         code.ops[at] = Op::Call(starts[routine as usize]);
@@ -220,7 +225,8 @@ impl Code {
                 self.value(storage);
                 self.emit(Op::Storage(*property));
             }
-            Node::Backend(index) => self.emit(Op::Backend(*index)),
+            Node::Backend(index) => self.emit(Op::Backend(self.backends[*index as usize])),
+            Node::Acl(index) => self.emit(Op::Acl(self.acls[*index as usize])),
             Node::DefaultBackend => self.emit(Op::DefaultBackend),
             Node::Negate(inner) => {
                 self.value(inner);
@@ -371,7 +377,7 @@ impl Code {
             }
             Node::InAcl { address, acl, negated } => {
                 self.value(address);
-                self.emit(Op::InAcl(*acl));
+                self.emit(Op::InAcl(self.acls[*acl as usize]));
                 if *negated {
                     self.emit(Op::Not);
                 }

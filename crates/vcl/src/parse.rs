@@ -8,16 +8,23 @@ use crate::syntax::{Block, Declaration, Entry, Field, FieldValue, Name, Part, St
 /// How deep blocks, and expressions in parentheses, may nest: far beyond what people write, and safe for the stack.
 pub(crate) const DEPTH_MAX: usize = 64;
 
+/// How long the name of a header may be.
+const HEADER_NAME_MAX: usize = 126;
+
 pub(crate) struct Parser<'source> {
     pub(crate) sources: &'source Sources,
     tokens: Vec<Token>,
     at: usize,
     pub(crate) depth: usize,
+    /// The type that a value is wanted of, for messages.
+    pub(crate) looking_for: &'static str,
+    /// `vcc_unsafe_path`: whether `import` may name a file.
+    unsafe_path: bool,
 }
 
 /// Parses all declarations. `tokens` have their includes in place and end with [`Kind::End`].
-pub(crate) fn parse(sources: &Sources, tokens: Vec<Token>) -> Checked<Vec<Declaration>> {
-    let mut parser = Parser { sources, tokens, at: 0, depth: 0 };
+pub(crate) fn parse(sources: &Sources, tokens: Vec<Token>, unsafe_path: bool) -> Checked<Vec<Declaration>> {
+    let mut parser = Parser { sources, tokens, at: 0, depth: 0, looking_for: "a value", unsafe_path };
     let mut declarations = Vec::new();
     while parser.peek().kind != Kind::End {
         declarations.push(parser.declaration()?);
@@ -98,7 +105,7 @@ impl Parser<'_> {
         self.unexpected("CSTR")
     }
 
-    /// A name with points. A string after a point is a quoted header name.
+    /// A name with points. A string after `req.http.` and its like is a quoted header name.
     pub(crate) fn name(&mut self) -> Checked<Name> {
         let mut parts = vec![self.id()?];
         while self.is(".") {
@@ -107,15 +114,26 @@ impl Parser<'_> {
                     self.advance();
                     parts.push(self.id()?);
                 }
-                Kind::String(_) => {
+                Kind::String(_) if parts.len() == 2 && parts[1].text == "http" => {
                     self.advance();
                     let (text, span) = self.string()?;
+                    if self.sources.version(span) < 41 {
+                        let words = "Quoted headers are available for VCL >= 4.1.";
+                        return Err(Problem::at(span, words).into());
+                    }
                     parts.push(Part { text: header_name(text, span)?, span });
                 }
                 _ => break,
             }
         }
-        Ok(Name { parts })
+        match parts.as_slice() {
+            [_, http, field, ..] if http.text == "http" && field.text.len() > HEADER_NAME_MAX => {
+                let start: String = field.text.chars().take(20).collect();
+                let words = format!("HTTP header ({start}..) is too long.");
+                Err(Problem::at(field.span, words).into())
+            }
+            _ => Ok(Name { parts }),
+        }
     }
 
     pub(crate) fn deeper(&mut self) -> Checked<()> {
@@ -130,9 +148,11 @@ impl Parser<'_> {
     /// The name of something that is being declared: one plain word.
     fn declared(&mut self, what: &str) -> Checked<Part> {
         let name = self.name()?;
-        if name.parts.len() > 1 {
-            let words = format!("Name of {what}, '{}', contains illegal character '.'", name.text());
-            return Err(Problem::over(name.span(), words).into());
+        if name.parts.len() > 1 || self.is(".") {
+            let span = if self.is(".") { name.span().to(self.peek().span) } else { name.span() };
+            let text = self.sources.quote(span);
+            let words = format!("Name of {what}, '{text}', contains illegal character '.'");
+            return Err(Problem::over(span, words).into());
         }
         Ok(name.parts.into_iter().next().expect("a name has a part"))
     }
@@ -148,7 +168,7 @@ impl Parser<'_> {
             Some("backend") => {
                 self.advance();
                 let name = self.declared("backend")?;
-                if self.is_word("none") {
+                if self.is_word("none") || self.is_word("None") {
                     self.advance();
                     self.expect(";")?;
                     return Ok(Declaration::Backend {
@@ -158,7 +178,9 @@ impl Parser<'_> {
                         fields: vec![],
                     });
                 }
-                let fields = self.fields()?;
+                let fields = self.fields().map_err(|problem| -> Box<Problem> {
+                    problem.further("In backend specification starting at:").token(keyword.span).into()
+                })?;
                 Ok(Declaration::Backend { name, keyword: keyword.span, none: false, fields })
             }
             Some("probe") => {
@@ -172,11 +194,20 @@ impl Parser<'_> {
             }
             Some("import") => {
                 self.advance();
-                self.import()
+                self.import(keyword.span)
             }
             Some("vcl") => {
-                let words = "The version declaration must be the first thing in a file.";
-                Err(Problem::at(keyword.span, words).into())
+                // A version may be stated again; it must be one.
+                let at = self.at;
+                let top = self.sources.files[0].version;
+                if let Some(version) = crate::compile::version_line(self.sources, &self.tokens[at..])? {
+                    let span = keyword.span.to(self.tokens[at + 2].span);
+                    crate::compile::not_above(version, top, span)?;
+                }
+                self.advance();
+                self.advance();
+                self.expect(";")?;
+                Ok(Declaration::Version)
             }
             _ => {
                 let words = format!(
@@ -188,7 +219,7 @@ impl Parser<'_> {
         }
     }
 
-    fn import(&mut self) -> Checked<Declaration> {
+    fn import(&mut self, keyword: Span) -> Checked<Declaration> {
         let module = self.id()?;
         let mut alias = module.clone();
         if self.is_word("as") {
@@ -198,13 +229,17 @@ impl Parser<'_> {
         if self.is_word("from") {
             // Modules are part of the program; where a file would be plays no role.
             self.advance();
-            self.string()?;
+            let (_, span) = self.string()?;
+            if !self.unsafe_path {
+                let words = "'import ... from path ...' is unsafe.";
+                return Err(Problem::new().words(words).words("At: ").token(span).into());
+            }
         } else if !self.is(";") {
             let words = format!("Expected 'from path ...' or ';', found {}", self.shown(self.peek()));
             return Err(Problem::at(self.peek().span, words).into());
         }
         self.expect(";")?;
-        Ok(Declaration::Import { module, alias })
+        Ok(Declaration::Import { module, alias, keyword })
     }
 
     fn acl(&mut self) -> Checked<Declaration> {
@@ -212,8 +247,16 @@ impl Parser<'_> {
         let mut flags = Vec::new();
         while self.is("+") || self.is("-") {
             let on = self.is("+");
-            self.advance();
-            flags.push((on, self.id()?));
+            let sign = self.advance().span;
+            if self.peek().kind != Kind::Id || self.peek().span.start != sign.end {
+                return Err(Problem::at(sign, "Expected a flag at:").into());
+            }
+            let flag = self.id()?;
+            // Our lists are tables, and hold no entry that another makes needless, in any case.
+            if !matches!(flag.text.as_str(), "log" | "pedantic" | "table" | "fold") {
+                return Err(Problem::at(flag.span, "Unknown ACL flag:").into());
+            }
+            flags.push((on, flag));
         }
         self.expect("{")?;
         let mut entries = Vec::new();
@@ -237,10 +280,14 @@ impl Parser<'_> {
             Some((network, bits)) if !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 (network.to_owned(), Some((bits.parse().unwrap_or(i64::MAX), address_span)))
             }
-            _ => (address, None),
+            Some(_) => return Err(Problem::at(address_span, ".../mask is not numeric.").into()),
+            None => (address, None),
         };
         let mut mask = inner;
-        if mask.is_none() && self.take("/") {
+        if mask.is_some() && self.is("/") {
+            return Err(Problem::at(self.peek().span, "/mask only allowed once.").into());
+        }
+        if self.take("/") {
             let token = self.peek().clone();
             if token.kind != Kind::Int {
                 return self.unexpected("CNUM");
@@ -320,6 +367,7 @@ impl Parser<'_> {
                 kind
             }
             (Kind::Id, _) => {
+                self.looking_for = "STRING";
                 let expression = self.postfix()?;
                 self.expect(";")?;
                 StatementKind::Do(expression)
@@ -339,6 +387,7 @@ impl Parser<'_> {
         self.advance();
         loop {
             self.expect("(")?;
+            self.looking_for = "BOOL";
             let condition = self.expression()?;
             self.expect(")")?;
             arms.push((condition, self.block()?));
@@ -349,6 +398,10 @@ impl Parser<'_> {
                 Some("else") => {
                     self.advance();
                     if !self.is_word("if") {
+                        if !self.is("{") {
+                            let words = "'else' must be followed by 'if' or '{'";
+                            return Err(Problem::at(self.peek().span, words).into());
+                        }
                         otherwise = Some(self.block()?);
                         break;
                     }
@@ -367,15 +420,20 @@ impl Parser<'_> {
             return self.unexpected("'='");
         };
         self.advance();
+        let version = self.sources.version(token.span);
+        let variable = crate::variables::Var::find(&target.text(), version);
+        self.looking_for = variable
+            .map_or("STRING", |variable| crate::check_expression::variable_type(variable.row().kind).name());
         Ok(StatementKind::Set(target, sign, token.span, self.expression()?))
     }
 
     fn object(&mut self) -> Checked<StatementKind> {
-        let name = self.declared("object")?;
+        let name = self.declared("VCL object")?;
         self.expect("=")?;
         let class = self.name()?;
         let open = self.peek().span;
-        let arguments = self.arguments()?;
+        // Whether the class exists is of more interest than what is missing behind it.
+        let arguments = if self.is(";") { None } else { Some(self.arguments()?) };
         Ok(StatementKind::New(name, class, arguments, open))
     }
 
@@ -384,18 +442,19 @@ impl Parser<'_> {
             return Ok(StatementKind::Return(None));
         }
         self.expect("(")?;
-        let Some(_) = self.word() else {
-            return Err(Problem::at(self.peek().span, "Expected return action name.").into());
-        };
         let action = self.id()?;
+        self.looking_for = match action.text.as_str() {
+            "synth" | "error" => "INT",
+            "pass" => "DURATION",
+            _ => "STRING",
+        };
         let mut arguments = None;
         if self.take("(") {
             let mut list = Vec::new();
-            while !self.is(")") {
+            list.push(self.expression()?);
+            while self.take(",") {
+                self.looking_for = "STRING";
                 list.push(self.expression()?);
-                if !self.take(",") {
-                    break;
-                }
             }
             self.expect(")")?;
             arguments = Some(list);
@@ -408,8 +467,12 @@ impl Parser<'_> {
 /// A quoted header name must still be one (RFC 9110, section 5.1).
 fn header_name(text: Vec<u8>, span: Span) -> Checked<String> {
     let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    if let Some(wrong) = text.iter().find(|byte| !token(byte)) {
+        let words = format!("Invalid character '{}' in header name.", wrong.escape_ascii());
+        return Err(Problem::at(span, words).into());
+    }
     match String::from_utf8(text) {
-        Ok(text) if !text.is_empty() && text.bytes().all(|byte| token(&byte)) => Ok(text),
-        _ => Err(Problem::at(span, "Invalid character in header name").into()),
+        Ok(text) if !text.is_empty() => Ok(text),
+        _ => Err(Problem::at(span, "A header name cannot be empty").into()),
     }
 }

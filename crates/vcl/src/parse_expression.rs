@@ -50,9 +50,25 @@ impl Parser<'_> {
             return Ok(left);
         };
         let sign_span = self.advance().span;
-        let right = self.sum()?;
+        let right = if matches!(sign, "~" | "!~") { self.pattern()? } else { self.sum()? };
         let kind = ExpressionKind::Compare(Box::new(left), sign, sign_span, Box::new(right));
         Ok(Expression { kind, span: start.to(self.last_span()) })
+    }
+
+    /// What stands behind `~`: strings that make one pattern, or a name.
+    fn pattern(&mut self) -> Checked<Expression> {
+        let start = self.peek().span;
+        if !matches!(self.peek().kind, Kind::String(_)) {
+            let before = std::mem::replace(&mut self.looking_for, "REGEX");
+            let right = self.sum()?;
+            self.looking_for = before;
+            return Ok(right);
+        }
+        let mut pattern = self.string()?.0;
+        while self.take("+") || matches!(self.peek().kind, Kind::String(_)) {
+            pattern.extend(self.string()?.0);
+        }
+        Ok(Expression { kind: ExpressionKind::String(pattern), span: start.to(self.last_span()) })
     }
 
     fn sum(&mut self) -> Checked<Expression> {
@@ -157,7 +173,8 @@ impl Parser<'_> {
                 ExpressionKind::Blob(bytes)
             }
             _ => {
-                let words = format!("Unknown token {} when looking for a value", self.shown(self.peek()));
+                let shown = self.shown(self.peek());
+                let words = format!("Unknown token {shown} when looking for {}", self.looking_for);
                 return Err(Problem::at(start, words).into());
             }
         };
@@ -173,7 +190,7 @@ impl Parser<'_> {
         let real = text.parse().unwrap_or(0.0);
         let apart = matches!(self.peek_second().kind, Kind::Sign("." | "("));
         let unit = if self.peek().kind == Kind::Id && !apart { Some(self.id()?) } else { None };
-        Ok(Number { negative, integer, real, unit })
+        Ok(Number { negative, integer, real, unit, next: self.peek().span })
     }
 
     /// `( [name =] value { , [name =] value } )`

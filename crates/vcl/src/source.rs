@@ -33,11 +33,19 @@ impl Span {
     }
 }
 
-/// A place as people count: from 1.
+/// How far a tab goes: to the next multiple of this many columns.
+pub(crate) const TAB: usize = 8;
+
+/// A place as people count: from 1, and with tabs as a terminal shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) line: usize,
     pub(crate) column: usize,
+}
+
+/// The column behind a byte that stands at `column`, both from 0.
+pub(crate) fn after(column: usize, byte: u8) -> usize {
+    if byte == b'\t' { (column / TAB + 1) * TAB } else { column + 1 }
 }
 
 impl Sources {
@@ -62,7 +70,8 @@ impl Sources {
         let before = &self.files[file as usize].text[..byte as usize];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Place { line, column: before.len() - line_start + 1 }
+        let column = before[line_start..].iter().fold(0, |column, byte| after(column, *byte));
+        Place { line, column: column + 1 }
     }
 
     /// The bounds of the line that holds a byte, without its newline.

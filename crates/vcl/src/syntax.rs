@@ -61,6 +61,8 @@ pub(crate) struct Number {
     pub(crate) integer: Option<i64>,
     pub(crate) real: f64,
     pub(crate) unit: Option<Part>,
+    /// What stands behind it, for messages.
+    pub(crate) next: Span,
 }
 
 /// An argument of a call, perhaps by name.
@@ -89,7 +91,8 @@ pub(crate) enum StatementKind {
     Call(Name),
     /// `return` with its action; none is a bare `return`.
     Return(Option<(Part, Option<Vec<Expression>>)>),
-    New(Part, Name, Vec<Argument>, Span),
+    /// The object, its class, the arguments (none if there are no parentheses), and where those begin.
+    New(Part, Name, Option<Vec<Argument>>, Span),
     /// A call for its effect: a VMOD's, or one of the built-in actions.
     Do(Expression),
 }
@@ -97,11 +100,33 @@ pub(crate) enum StatementKind {
 /// What stands at the top of a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Declaration {
-    Sub { name: Part, body: Block },
-    Backend { name: Part, keyword: Span, none: bool, fields: Vec<Field> },
-    Probe { name: Part, keyword: Span, fields: Vec<Field> },
-    Acl { name: Part, flags: Vec<(bool, Part)>, entries: Vec<Entry> },
-    Import { module: Part, alias: Part },
+    Sub {
+        name: Part,
+        body: Block,
+    },
+    Backend {
+        name: Part,
+        keyword: Span,
+        none: bool,
+        fields: Vec<Field>,
+    },
+    Probe {
+        name: Part,
+        keyword: Span,
+        fields: Vec<Field>,
+    },
+    Acl {
+        name: Part,
+        flags: Vec<(bool, Part)>,
+        entries: Vec<Entry>,
+    },
+    Import {
+        module: Part,
+        alias: Part,
+        keyword: Span,
+    },
+    /// A version line that is not the first thing in its file.
+    Version,
 }
 
 /// `.name = value;`

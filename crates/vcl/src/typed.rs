@@ -10,6 +10,7 @@ use crate::variables::{StorageVar, Var};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     Void,
+    Body,
     Bool,
     Int,
     Real,
@@ -22,6 +23,8 @@ pub(crate) enum Type {
     Acl,
     Probe,
     Header,
+    /// A whole message: the word that names it.
+    Http,
     Storage,
     Blob,
     Regex,
@@ -36,6 +39,7 @@ impl Type {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Type::Void => "VOID",
+            Type::Body => "BODY",
             Type::Bool => "BOOL",
             Type::Int => "INT",
             Type::Real => "REAL",
@@ -48,6 +52,7 @@ impl Type {
             Type::Acl => "ACL",
             Type::Probe => "PROBE",
             Type::Header => "HEADER",
+            Type::Http => "HTTP",
             Type::Storage => "STEVEDORE",
             Type::Blob => "BLOB",
             Type::Regex => "REGEX",
@@ -77,6 +82,7 @@ pub(crate) enum Node {
     Field(Side, Text),
     StorageProperty(Box<Node>, StorageVar),
     Backend(u32),
+    Acl(u32),
     DefaultBackend,
     /// Strings, and values that print as strings.
     Concat(Vec<Node>),

@@ -30,6 +30,8 @@ pub enum Type {
     Acl,
     Probe,
     Header,
+    /// A whole message; the function gets [`Value::Enum`] with its name: `req`, `bereq`, `beresp` or `resp`.
+    Http,
     Storage,
     Blob,
     /// A regular expression written as a literal.

@@ -34,9 +34,9 @@ fn snapshots() {
         "sub vcl_recv {\n\tset req.urll = \"a\";\n}",
         "
 Symbol not found: 'req.urll'
-At: ('main.vcl' Line 4 Pos 6) -- (Pos 13)
-\tset req.urll = \"a\";
-\t----########-------
+At: ('main.vcl' Line 4 Pos 13) -- (Pos 20)
+        set req.urll = \"a\";
+------------########-------
 ",
     );
     refused(
@@ -46,10 +46,16 @@ Invalid return \"deliver\"
 ('main.vcl' Line 3 Pos 24)
 sub vcl_recv { return (deliver); }
 -----------------------#######----
+
+
 ...in subroutine \"vcl_recv\"
 ('main.vcl' Line 3 Pos 5)
 sub vcl_recv { return (deliver); }
 ----########----------------------
+
+
+...which is the \"vcl_recv\" subroutine
+Legal returns are: \"fail\" \"hash\" \"pass\" \"pipe\" \"purge\" \"restart\" \"synth\" \"vcl\"
 ",
     );
     refused(
@@ -58,19 +64,28 @@ sub vcl_recv { return (deliver); }
 ('main.vcl' Line 3 Pos 15) -- (Pos 24)
 sub foo { set beresp.ttl = 1s; }
 --------------##########--------
+
 Cannot be set from subroutine 'vcl_recv'.
+
 ...in subroutine \"foo\"
 ('main.vcl' Line 3 Pos 5)
 sub foo { set beresp.ttl = 1s; }
 ----###-------------------------
+
+
 ...called from \"bar\"
 ('main.vcl' Line 4 Pos 16)
 sub bar { call foo; }
 ---------------###---
+
+
 ...called from \"vcl_recv\"
 ('main.vcl' Line 5 Pos 21)
 sub vcl_recv { call bar; }
 --------------------###---
+
+
+...which is the \"vcl_recv\" subroutine
 ",
     );
     refused(
@@ -80,10 +95,14 @@ Subroutine recurses on
 ('main.vcl' Line 3 Pos 5)
 sub foo { call bar; }
 ----###--------------
+
+
 ...called from \"bar\"
 ('main.vcl' Line 4 Pos 16)
 sub bar { call foo; }
 ---------------###---
+
+
 ...called from \"foo\"
 ('main.vcl' Line 3 Pos 16)
 sub foo { call bar; }
@@ -97,6 +116,8 @@ Unknown field: 'foo' at
 ('main.vcl' Line 5 Pos 3)
  .foo = \"x\"; }
 --###---------
+
+
 In backend specification starting at:
 ('main.vcl' Line 3 Pos 1)
 backend a {
@@ -110,6 +131,7 @@ Argument 's' missing
 ('main.vcl' Line 3 Pos 32)
 import std; sub vcl_recv { std.log(); }
 -------------------------------###-----
+
 While compiling function call:
 
 ('main.vcl' Line 3 Pos 28) -- (Pos 36)
@@ -188,18 +210,21 @@ fn words() {
             "Unknown property 'foo' for type directors.fallback",
         ),
         ("sub vcl_recv { unset req.url; }", "Variable cannot be unset."),
-        ("sub vcl_recv { set now = 1s; }", "Variable is read only."),
+        ("sub vcl_recv { set now = now + 1s; }", "Variable is read only."),
         ("sub vcl_recv { set req.xid = \"x\"; }", "Variable is read only."),
         ("sub vcl_recv { set req.proto = \"x\"; }", "Variable is read only."),
         ("sub vcl_recv { set obj.ttl = 1s; }", "Not available in subroutine 'vcl_recv'."),
         ("sub vcl_recv { set beresp.ttl = 1s; }", "Cannot be set in subroutine 'vcl_recv'."),
         ("sub vcl_recv { set req.http.x = beresp.ttl; }", "Not available in subroutine 'vcl_recv'."),
         ("sub vcl_recv { unset beresp.http.x; }", "Cannot be unset in subroutine 'vcl_recv'."),
-        ("sub vcl_recv { set req.http.x = req.esi; }", "Symbol not found: 'req.esi'"),
+        ("sub vcl_recv { set req.http.x = req.esi; }", "Unknown property 'esi' for type HTTP"),
+        (
+            "sub vcl_recv { set req.esi = true; }",
+            "Symbol not found: 'req.esi' (Only available when VCL syntax <= 4.0)",
+        ),
         ("sub vcl_recv { return (synth); }", "Missing argument."),
         ("sub vcl_recv { return (hash(5)); }", "Arguments not allowed."),
         ("sub vcl_recv { return (foo); }", "Expected return action name."),
-        ("sub vcl_recv { return (pass(10s)); }", "Invalid return \"pass\""),
         ("sub vcl_recv { if (1 == \"a\") {} }", "Comparison of different types: INT '==' STRING"),
         ("sub vcl_recv { if (req.http.x == true) {} }", "Comparison of different types: STRING '==' BOOL"),
         ("sub vcl_recv { if (!!req.url) {} }", "Unknown token '!'"),
@@ -220,7 +245,10 @@ fn words() {
             "backend a { .host = \"h\"; .probe = { .window = 5; .threshold = 6; } }",
             "Threshold can not be greater than window.",
         ),
-        ("backend a { .host = \"h\"; .probe = { .window = 65; .threshold = 6; } }", "Must be 64 or less."),
+        (
+            "backend a { .host = \"h\"; .probe = { .window = 65; .threshold = 6; } }",
+            "Window must be 64 or less.",
+        ),
         ("backend a { .path = \"foo\"; }", "Backend path: Must be an absolute path:"),
         ("backend a { .host = \"x\"; .path = \"/foo\"; }", "Address redefinition at:"),
         ("acl a { \"1.2.3.4\"/33; }", "Too wide mask (/33) for IPv4 address"),
@@ -259,10 +287,11 @@ fn words() {
             "sub vcl_backend_response { if (beresp.do_gzip + beresp.do_gunzip) {} }",
             "BOOL + BOOL not possible.",
         ),
-        ("sub vcl_hit { set req.http.x = req.hash; }", "BLOBs can only be used as arguments to VMOD"),
+        ("sub vcl_hit { if (req.hash) {} }", "Expression has type BLOB, expected BOOL"),
         ("sub vcl_recv { if (client.ip < server.ip) {} }", "Operator < not possible on IP"),
-        ("sub vcl_backend_fetch { set bereq.http.x = bereq.body; }", "Variable cannot be read."),
-        ("sub vcl_recv { set req.http.\"a b\" = \"c\"; }", "Invalid character in header name"),
+        ("sub vcl_backend_fetch { set bereq.http.x = bereq.body; }", "Cannot convert BODY to STRING."),
+        ("sub vcl_synth { if (resp.body) { } }", "Expression has type BODY, expected BOOL"),
+        ("sub vcl_recv { set req.http.\"a b\" = \"c\"; }", "Invalid character ' ' in header name."),
         ("sub foo {} sub foo {} sub vcl_recv { call foo; }", "Subroutine 'foo' redefined."),
         ("sub vcl_recv { set req.http.x = 5 * 1.5; }", "INT * REAL not possible."),
         ("sub vcl_recv { set req.http.x = 5s % 2; }", "Operator % only possible on INT."),
@@ -271,8 +300,36 @@ fn words() {
             "sub vcl_backend_response { set beresp.storage_hint = \"x\"; }",
             "Symbol not found: 'beresp.storage_hint' (Only available when VCL syntax <= 4.0)",
         ),
-        ("acl a { \"10.0.0.0/x\"; }", "DNS lookup(10.0.0.0/x)"),
-        ("vcl 4.0;", "The version declaration must be the first thing in a file."),
+        ("acl a { \"10.0.0.0/x\"; }", ".../mask is not numeric."),
+        ("acl a { \"10.0.0.0/8\" / 8; }", "/mask only allowed once."),
+        ("acl a + log { }", "Expected a flag at:"),
+        ("acl a { \"1.2.3.4\"; !\"1.2.3.4\"; }", "Conflicting ACL entries:"),
+        ("vcl 4.01;", "Don't play silly buggers with VCL version numbers"),
+        (
+            "sub vcl_recv { if (client.ip ~ foo) {} } sub foo {}",
+            "Symbol 'foo' has wrong type (acl), expected sub:",
+        ),
+        ("sub foo {} acl foo {}", "Name 'foo' already defined."),
+        ("sub vcl_recv { if (client.ip ~ true) {} }", "Expression has type BOOL, expected ACL"),
+        ("sub vcl_recv { if (client.ip ~ vcl_x) {} }", "Symbols named 'vcl_*' are reserved."),
+        ("sub vcl_recv { if (req.url ~ ! \"x\") {} }", "Unknown token '!' when looking for REGEX"),
+        ("sub vcl_recv { if (req.url ~ \"a\" + req.url) {} }", "Expected CSTR got 'req'"),
+        ("sub vcl_recv { if (req.url ~ \"a\" - \"b\") {} }", "Expected ')' got '-'"),
+        ("sub vcl_recv { set req.\"http\".x = \"a\"; }", "Expected '=' got '.'"),
+        ("backend b { .host = \"h\"; .probe = p; } probe p { }", "Symbol not found: 'p'"),
+        ("backend b { .host = \"no.such.invalid\"; }", "could not be resolved to an IP address:"),
+        ("import std; sub vcl_recv { set req.http.x = std; }", "Symbol 'std' type (vmod) can not be used"),
+        (
+            "sub vcl_recv { if (storage.s0.free_space > 4 \"X\") {} }",
+            "Expected BYTES unit (B, KB, MB...) got '\"X\"'",
+        ),
+        ("sub vcl_recv { if (client.ip == \"1.2.3.4::80\") {} }", "could not be resolved to an IP address:"),
+        ("sub vcl_recv { if (client.ip == \"/x\") {} }", "Cannot convert to an IP address: '\"/x\"'"),
+        ("sub vcl_hit { set obj.ttl = 1s; }", "Variable is read only."),
+        (
+            "sub vcl_recv { if (req.url) {} else set req.url = \"x\"; }",
+            "'else' must be followed by 'if' or '{'",
+        ),
     ] {
         says(body, want);
     }
@@ -284,8 +341,10 @@ fn versions() {
         ("backend default none;", "VCL version declaration missing"),
         ("", "VCL version declaration missing"),
         ("vcl 3.0;", "VCL version 3.0 not supported."),
-        ("vcl 4.1;", "No default director found"),
-        ("vcl 4.1", "Expected ';'"),
+        ("vcl 4.1;", "No backends or directors found in VCL program, at least one is necessary."),
+        ("vcl 4.1", "Expected 'vcl N.N;' found no semi-colon"),
+        ("vcl 04.1;", "silly buggers"),
+        ("vcl 4.0; vcl 4.1;", "VCL version 4.1 higher than the top level version 4.0"),
     ] {
         let error = load(source).unwrap_err().to_string();
         assert!(error.contains(want), "{source}\n{error}");
@@ -310,7 +369,7 @@ fn grammar() {
         "sub vcl_synth { set resp.body += \"x\"; set resp.status *= 2; synthetic({\"a\"} + 1); }",
         "backend a { .host = \"h\"; .port = 80; .proxy_header = 2; .max_connections = 5; .host_header = \"x\"; } \
          sub vcl_recv { set req.backend_hint = a; }",
-        "acl a -pedantic +log { \"10.1.2.3\"/8; ! \"10.0.0.1\"; (\"no.such.invalid\"); \"::1\"; \"192.0.2.0/24\"; } \
+        "acl a -pedantic +log { \"10.1.2.3\"/8; ! \"10.0.0.1\"; (\"no.such.invalid\"); \"::1\"; \"192.0.2.0/24\"; \"10.1\"/20; } \
          sub vcl_recv { if (client.ip !~ a) { return (pass); } }",
         "probe p { .url = \"/x\"; .interval = 1m; } backend b { .host = \"h\"; .probe = p; } \
          sub vcl_recv { if (req.backend_hint == b) {} }",
@@ -382,5 +441,6 @@ fn unreferenced_may_be_allowed() {
     let mut options = copal_vcl::Options::new(&Modules);
     options.unreferenced_is_error = false;
     let source = "vcl 4.1; backend a none; backend b none; sub foo {} acl c {} probe d {}";
-    assert!(copal_vcl::compile("x", source, &options).is_ok());
+    let program = copal_vcl::compile("x", source, &options).unwrap();
+    assert_eq!(program.warnings.matches("(That was just a warning)").count(), 4, "{}", program.warnings);
 }

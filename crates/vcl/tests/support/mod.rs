@@ -317,7 +317,13 @@ impl Registry for Modules {
 }
 
 pub fn load(source: &str) -> std::result::Result<Program, Diagnostics> {
-    compile("main.vcl", source, &Options::new(&Modules))
+    let mut options = Options::new(&Modules);
+    // All names resolve but those that never do (RFC 6761, section 6.4).
+    options.resolve = &|host| match host.ends_with(".invalid") || host.contains("::") {
+        true => Err("Name or service not known".into()),
+        false => Ok(vec!["192.0.2.1".parse().expect("an address")]),
+    };
+    compile("main.vcl", source, &options)
 }
 
 pub const BACKEND: &str = "vcl 4.1;\nbackend default { .host = \"127.0.0.1\"; }\n";
