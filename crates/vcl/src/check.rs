@@ -48,7 +48,6 @@ pub(crate) struct Checker<'a> {
     pub(crate) regexes: Vec<Regex>,
     regex_index: HashMap<String, u32>,
     pub(crate) used: Vec<bool>,
-    pub(crate) labels: Vec<String>,
     pub(crate) warnings: Vec<Problem>,
     pub(crate) flow: Flow,
     /// The subroutine that is being checked.
@@ -79,7 +78,6 @@ pub(crate) fn check<'a>(
         regexes: Vec::new(),
         regex_index: HashMap::new(),
         used: vec![false; TABLE.len()],
-        labels: Vec::new(),
         warnings: Vec::new(),
         flow: Flow::default(),
         current: 0,
@@ -451,7 +449,7 @@ impl Checker<'_> {
         }
     }
 
-    fn label(&mut self, label: &Expression) -> Checked<Text> {
+    fn label(&self, label: &Expression) -> Checked<Text> {
         let Some(name) = label.as_name() else {
             return Err(Problem::over(label.span, "Expected ID, the name of a label").into());
         };
@@ -459,9 +457,6 @@ impl Checker<'_> {
         let exists = name.parts.len() == 1 && self.options.labels.is_none_or(|exists| exists(&text));
         if !exists {
             return Err(not_found(name));
-        }
-        if !self.labels.contains(&text) {
-            self.labels.push(text.clone());
         }
         Ok(Text::from(text))
     }

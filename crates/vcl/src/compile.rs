@@ -133,7 +133,6 @@ fn finish(checker: Checker, version: u32) -> Program {
         regexes: checker.regexes,
         sources,
         warnings,
-        labels: checker.labels,
         objects: checker.objects.into_values(),
         functions: checker.functions,
         code,

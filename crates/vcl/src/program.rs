@@ -28,8 +28,6 @@ pub struct Program {
     pub sources: Vec<(String, String)>,
     /// What was odd about it but no error: ready to print, empty if nothing was.
     pub warnings: String,
-    /// The labels that `return (vcl(label))` goes to, each once.
-    pub labels: Vec<String>,
     /// The objects that `vcl_init` makes: their names and classes.
     pub(crate) objects: Vec<(String, &'static Object)>,
     pub(crate) functions: Vec<&'static Function>,
