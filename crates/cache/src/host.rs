@@ -2,6 +2,7 @@
 
 use crate::exchange::{Exchange, Source, protocol};
 use crate::header::{Header, Room, unchangeable};
+use crate::index::purge::Remainder;
 use crate::local::Current;
 use crate::session::Session;
 use copal_observe as observe;
@@ -456,6 +457,23 @@ impl Host for Exchange {
     fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String> {
         let shared = &self.local.shared;
         shared.bans.add(expression, shared.now()).map(|_| ())
+    }
+
+    fn purge(&mut self, times: Option<(f64, f64, f64)>) -> Result<u64> {
+        let kept = |seconds: f64| (seconds >= 0.0).then_some(seconds);
+        let purged = match times {
+            None | Some((0.0, 0.0, 0.0)) => crate::request::purge::hard(&self.local, &self.key),
+            Some((ttl, grace, keep)) => {
+                let remainder = Remainder { ttl: ttl.max(0.0), grace: kept(grace), keep: kept(keep) };
+                crate::request::purge::soft(&self.local, &self.key, remainder)
+            }
+        };
+        Ok(purged as u64)
+    }
+
+    fn purge_keys(&mut self, keys: &[u8], soft: bool) -> Result<u64> {
+        let remainder = soft.then_some(Remainder::STALE);
+        Ok(crate::request::purge::tagged(&self.local, keys, remainder) as u64)
     }
 
     fn log(&mut self, name: &'static str, text: &[u8]) {

@@ -5,7 +5,6 @@
 //! `origin`'s.
 
 pub mod ban;
-mod ban_fields;
 pub mod body;
 pub mod exchange;
 mod fetch;

@@ -1,5 +1,6 @@
 //! What the cache can be told, with Varnish's parameter names and defaults.
 
+use crate::ban::Pace;
 use base::Seconds;
 use copal_base as base;
 
@@ -30,8 +31,8 @@ pub struct Settings {
     pub lru_interval: Seconds,
     /// How many objects one request for memory may evict.
     pub nuke_limit: u64,
-    /// Whether bans without `req.*` are tested in the background.
-    pub ban_lurker: bool,
+    /// How bans without `req.*` are tested in the background.
+    pub ban_lurker: Pace,
     /// The largest request body that `std.cache_req_body` may ask for.
     pub cache_req_body_max: u64,
     /// The most bytes a VCL may make of one synthetic body.
@@ -88,7 +89,7 @@ impl Default for Settings {
             http_range_max: 64,
             lru_interval: 2.0,
             nuke_limit: 50,
-            ban_lurker: true,
+            ban_lurker: Pace::default(),
             cache_req_body_max: 64 << 20,
             synthetic_max: 1 << 20,
             waiting_list_timeout: 60.0,

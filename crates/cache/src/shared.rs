@@ -47,8 +47,8 @@ pub struct Shared {
     pub vcl: Arc<Live<Option<Arc<Vcl>>>>,
     /// The VCLs that labels stand for.
     pub labels: Arc<Live<Labels>>,
-    /// Bans.
-    pub bans: Bans,
+    /// Bans; the index has them, too.
+    pub bans: Arc<Bans>,
     /// Transaction numbers.
     pub vxids: Arc<VxidSource>,
     /// Makes backends while requests run. Set once, before the first VCL; tests may do without.

@@ -54,6 +54,8 @@ impl Flags {
     pub const UNCACHEABLE: u8 = 16;
     /// The body's total length is known, also while it is filling.
     pub const LENGTH_KNOWN: u8 = 32;
+    /// The head names surrogate keys, under which the index finds the object.
+    pub const TAGGED: u8 = 64;
 
     /// Whether all of `bits` are set.
     pub fn has(self, bits: u8) -> bool {
@@ -219,9 +221,9 @@ impl Object {
         self.ban.load(Ordering::Relaxed)
     }
 
-    /// Notes that it survived all bans up to `sequence`.
-    pub fn set_ban(&self, sequence: u64) {
-        self.ban.fetch_max(sequence, Ordering::Relaxed);
+    /// Notes that it survived all bans up to `sequence`, and tells what was noted before.
+    pub fn set_ban(&self, sequence: u64) -> u64 {
+        self.ban.fetch_max(sequence, Ordering::Relaxed)
     }
 
     /// Counted deliveries from cache (`obj.hits`).

@@ -133,6 +133,7 @@ fn finish(checker: Checker, version: u32) -> Program {
         regexes: checker.regexes,
         sources,
         warnings,
+        modules: checker.modules.into_values().into_iter().map(|(_, module)| module.name).collect(),
         objects: checker.objects.into_values(),
         functions: checker.functions,
         code,

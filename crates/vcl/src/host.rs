@@ -208,6 +208,23 @@ pub trait Host: Any {
     fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()>;
     /// `ban(expression)`. The inner error is the sentence for `std.ban_error()`.
     fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String>;
+    /// Purges what is cached for this request, all variants: at once, or with `times` (ttl, grace, keep in seconds; a
+    /// negative grace or keep is left as it is) by making its life shorter. How many objects there were.
+    ///
+    /// # Errors
+    /// A fault outside a client's request.
+    fn purge(&mut self, times: Option<(f64, f64, f64)>) -> Result<u64> {
+        let _ = times;
+        Err(Fault("nothing can be purged here".into()))
+    }
+    /// Purges the objects that have one of the surrogate keys in `keys`, or makes them stale. How many there were.
+    ///
+    /// # Errors
+    /// A fault where no cache is at hand.
+    fn purge_keys(&mut self, keys: &[u8], soft: bool) -> Result<u64> {
+        let _ = (keys, soft);
+        Err(Fault("nothing can be purged here".into()))
+    }
     /// A `VCL_Log` record (`std.log`), or another tag by Varnish's name (`VCL_Error`, `Debug`, `VCL_acl` ...).
     fn log(&mut self, tag: &'static str, text: &[u8]);
     /// `VCL_trace`/`VCL_call`/`VCL_return` records, for the request log: called once at entry with no action.

@@ -28,6 +28,8 @@ pub struct Program {
     pub sources: Vec<(String, String)>,
     /// What was odd about it but no error: ready to print, empty if nothing was.
     pub warnings: String,
+    /// The modules it imports.
+    pub(crate) modules: Vec<&'static str>,
     /// The objects that `vcl_init` makes: their names and classes.
     pub(crate) objects: Vec<(String, &'static Object)>,
     pub(crate) functions: Vec<&'static Function>,
@@ -58,6 +60,11 @@ impl Program {
             }
         }
         labels
+    }
+
+    /// Whether it imports the module of that name.
+    pub fn imports(&self, module: &str) -> bool {
+        self.modules.contains(&module)
     }
 
     /// Whether the user's VCL mentions `variable` anywhere.

@@ -19,6 +19,7 @@ mod goto;
 mod header;
 mod kvstore;
 mod proxy;
+mod purge;
 mod querystring;
 mod saintmode;
 mod standard;
@@ -33,6 +34,7 @@ mod utils;
 mod var;
 mod vsthrottle;
 mod vtc;
+mod xkey;
 
 pub use directors::director_of;
 
@@ -63,6 +65,7 @@ static MODULES: &[&Vmod] = &[
     &header::VMOD,
     &kvstore::VMOD,
     &proxy::VMOD,
+    &purge::VMOD,
     &querystring::VMOD,
     &saintmode::VMOD,
     &standard::VMOD,
@@ -74,6 +77,7 @@ static MODULES: &[&Vmod] = &[
     &var::VMOD,
     &vsthrottle::VMOD,
     &vtc::VMOD,
+    &xkey::VMOD,
 ];
 
 #[cfg(test)]

@@ -170,6 +170,14 @@ impl Host for FakeHost {
     fn refreshes_in_place(&self) -> bool {
         self.in_place
     }
+    fn purge(&mut self, times: Option<(f64, f64, f64)>) -> Result<u64> {
+        self.logged.push(format!("purge {times:?}"));
+        Ok(7)
+    }
+    fn purge_keys(&mut self, keys: &[u8], soft: bool) -> Result<u64> {
+        self.logged.push(format!("keys {} soft {soft}", String::from_utf8_lossy(keys)));
+        Ok(7)
+    }
     fn rollback(&mut self, side: Side) -> Result<()> {
         self.logged.push(format!("rollback {side:?}"));
         Ok(())

@@ -21,7 +21,6 @@ const NO_C: &str = "VCL is not compiled to C";
 const NO_GZIP: &str = "responses are stored and sent in the coding that the backend chose";
 const NO_ESI: &str = "ESI is not processed";
 const NO_HTTP2: &str = "HTTP/2 is refused";
-const OWN_PACE: &str = "bans are tested by the walk over all objects, which keeps its own pace";
 const ACCEPTOR: &str = "a thread that cannot accept waits a fixed short time";
 
 /// The bits of `feature`.
@@ -69,10 +68,6 @@ pub(super) static IDLE: &[Row] = &[
     idle("acceptor_sleep_decay", Real(0.0, 1.0), "", "0.9", ACCEPTOR),
     idle("acceptor_sleep_incr", Seconds(0.0, Some(1.0)), "seconds", "0.000", ACCEPTOR),
     idle("acceptor_sleep_max", Seconds(0.0, Some(10.0)), "seconds", "0.050", ACCEPTOR),
-    idle("ban_cutoff", Count(0, None), "bans", "0", OWN_PACE),
-    idle("ban_lurker_age", Seconds(0.0, None), "seconds", "60.000", OWN_PACE),
-    idle("ban_lurker_batch", Count(1, None), "", "1000", OWN_PACE),
-    idle("ban_lurker_holdoff", Seconds(0.0, None), "seconds", "0.010", OWN_PACE),
     idle("cc_command", Text, "", "", NO_C),
     idle("cc_warnings", Text, "", "", NO_C),
     idle("clock_step", Seconds(0.0, None), "seconds", "1.000", "steps of the clock are not looked for"),

@@ -76,10 +76,19 @@ parameters! {
         "How long no connection to a backend is tried after one failed for a reason on this machine.";
     backend_remote_error_holddown: f64 = 0.25, Seconds(0.0, None), "seconds", [Experimental],
         "How long no connection to a backend is tried after one was refused or unreachable.";
+    ban_cutoff: u64 = 0, Count(0, None), "bans", [Experimental],
+        "Objects that were not tested against the newest bans, this many less one, are removed untested, so that the list \
+         of bans gets no longer. Zero never does.";
     ban_dups: bool = true, Switch, "bool", [],
         "Whether a new ban completes older ones that equal it.";
+    ban_lurker_age: f64 = 60.0, Seconds(0.0, None), "seconds", [],
+        "How old a ban must be to be tested in the background: while they come in bursts, lookups test them.";
+    ban_lurker_batch: u64 = 1000, Count(1, None), "", [],
+        "How many objects are tested in the background between two rests of ban_lurker_sleep.";
+    ban_lurker_holdoff: f64 = 0.01, Seconds(0.0, None), "seconds", [Experimental],
+        "How long the background test of bans rests when it gets in the way of lookups.";
     ban_lurker_sleep: f64 = 0.01, Seconds(0.0, None), "seconds", [],
-        "Zero turns the background test of bans off. Any other value turns it on; its pace is not set by this.";
+        "How long the background test of bans rests after ban_lurker_batch objects. Zero turns it off.";
     between_bytes_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
         "The longest wait between two pieces of a backend's response. VCL and backend definitions come first.";
     cli_limit: u64 = 48 << 10, Bytes(128, Some(99_999_999)), "bytes", [],
@@ -182,4 +191,10 @@ parameters! {
         "How long it is remembered that a response could not be cached, so that requests do not wait for each other.";
     waiting_list_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
         "How long a request waits for another's fetch of the same object before it fetches by itself. Copal's own.";
+    xkey_fields: String = "xkey".to_owned(), Text, "", [MustRestart],
+        "The response fields, with blanks between, that name the surrogate keys of an object for the VMOD xkey: for \
+         instance \"xkey Surrogate-Key\". Copal's own.";
+    xkey_max: u64 = 16 << 20, Count(0, None), "links", [],
+        "How many links there may be from surrogate keys to objects. An object whose keys go beyond is not stored. \
+         Copal's own.";
 }

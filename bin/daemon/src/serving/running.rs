@@ -62,7 +62,9 @@ impl Running {
     ) -> Result<Self, String> {
         let shm = observe::Worker::create(&fixed.directory, &wire_up::log(parameters), clock.now())
             .map_err(|error| format!("shared memory in {}: {error}", fixed.directory.display()))?;
-        let index = Arc::new(cache::index::Index::default());
+        let bans = Arc::new(cache::ban::Bans::started_at(clock.now()));
+        let tags = cache::index::tags::Tags::new(&parameters.xkey_fields);
+        let index = Arc::new(cache::index::Index::new(Arc::clone(&bans), tags));
         let memories: Vec<Arc<store::Memory>> = fixed
             .storage
             .iter()
@@ -78,7 +80,7 @@ impl Running {
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
             labels: Arc::default(),
-            bans: cache::ban::Bans::started_at(clock.now()),
+            bans,
             vxids: Arc::new(VxidSource::default()),
             maker: OnceLock::new(),
         });
@@ -172,6 +174,10 @@ impl Running {
         let mut host = host::LoadHost::new(&self.parts.shared, &vcl, &self.parts.log);
         if let Err(fault) = vcl.instance.init(&mut host) {
             return Err(host.explain(&fault));
+        }
+        if vcl.instance.program.imports("xkey") {
+            // From now on for good: what is stored meanwhile must be found when another VCL asks for keys again.
+            self.parts.shared.index.tags.set_wanted(true);
         }
         let mut service = Service { vcl, probing: None };
         if load.warm {
@@ -286,6 +292,7 @@ impl Running {
             &self.fixed.hostname,
         ));
         self.parts.shared.bans.set_dups(parameters.ban_dups);
+        self.parts.shared.index.tags.set_max(parameters.xkey_max);
         self.parts.front.set(wire_up::front(parameters));
         self.parts.origin.set(wire_up::origin(parameters));
         for memory in &self.memories {
@@ -334,8 +341,7 @@ impl Running {
         let bans = self.parts.shared.bans.list();
         let row = |ban: cache::ban::Listed| Ban {
             time: ban.time,
-            // An object notes which ban it was last tested against; nobody counts the other way round.
-            objects: 0,
+            objects: ban.objects,
             completed: ban.completed,
             spec: String::from_utf8_lossy(&ban.text).into_owned(),
         };

@@ -9,9 +9,10 @@ use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
+use copal_store as store;
 use net::listen::{Listening, Statistics};
 use net::worker::{Stop, Worker};
-use observe::Counters;
+use observe::{Counters, Kind, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,27 +157,58 @@ fn seed(index: usize) -> u64 {
     RandomState::new().hash_one(index) | 1
 }
 
+/// The longest rest of the lurker between two looks at its parameters and at the end.
+const LURKER_REST: f64 = 0.05;
+
+/// Tests objects against bans in the background, until `stop`.
+async fn lurk(parts: &Parts, stop: &Stop) {
+    let mut lurker = cache::ban::Lurker::default();
+    let mut killed = |object: &store::Object, how: &'static str| {
+        let text = format!("{} {how}", object.vxid());
+        parts.log.record(Tag::ExpBan, 0, Kind::Raw, text.as_bytes());
+    };
+    let mut rest_until = 0.0;
+    while !stop.requested() {
+        let now = parts.shared.now();
+        if now >= rest_until {
+            let pace = parts.shared.settings.get().ban_lurker;
+            rest_until = now + lurker.step(&parts.shared, now, &pace, &mut killed);
+        }
+        let rest = (rest_until - parts.shared.now()).clamp(0.0, LURKER_REST);
+        tokio::time::sleep(std::time::Duration::from_secs_f64(rest)).await;
+    }
+}
+
 /// Expires objects, tests bans in the background and counts what the threads do not, until `stop`.
 pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: Stop) {
+    tokio::join!(lurk(&parts, &stop), sweep(&parts, &shm, &stop));
+}
+
+async fn sweep(parts: &Parts, shm: &observe::Worker, stop: &Stop) {
+    let control = parts.counters.control();
+    let mut expired = |object: &store::Object| {
+        control.n_expired.add_shared(1);
+        if parts.log.mask().has(Tag::ExpKill) {
+            let text = cache::sweep::record("EXP_Expired", object);
+            parts.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
+        }
+    };
     let mut sweeper = Sweeper::default();
-    let mut gauges = Gauges::new(&parts);
+    let mut gauges = Gauges::new(parts);
     let mut tick = tokio::time::interval(SWEEP);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut turn = 0u32;
     while !stop.requested() {
         tick.tick().await;
         let now = parts.shared.now();
-        let lurk = parts.shared.settings.get().ban_lurker;
-        let swept = sweeper.step(&parts.shared, now, lurk);
-        let control = parts.counters.control();
-        control.n_expired.add_shared(swept.expired);
+        sweeper.step(&parts.shared, now, &mut expired);
         turn = turn.wrapping_add(1);
         if turn.is_multiple_of(COUNT_EVERY) {
-            gauges.update(&parts);
+            gauges.update(parts);
             shm.merge(now);
         }
     }
-    gauges.update(&parts);
+    gauges.update(parts);
     shm.merge(parts.shared.now());
 }
 
@@ -253,5 +285,8 @@ fn count_bans(control: &Counters, bans: &cache::ban::Bans) {
     control.bans_tests_tested.set(bans.tests_tested);
     control.bans_lurker_tests_tested.set(bans.lurker_tests_tested);
     control.bans_lurker_obj_killed.set(bans.lurker_obj_killed);
+    control.bans_lurker_obj_killed_cutoff.set(bans.lurker_obj_killed_cutoff);
+    control.bans_lurker_contention.set(bans.lurker_contention);
+    control.bans_persisted_bytes.set(bans.bytes);
     control.bans_dups.set(bans.dups);
 }

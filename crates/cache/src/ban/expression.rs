@@ -6,14 +6,15 @@
 //! | `obj.status`, `obj.http.<name>` | the object; the status as text | `== != ~ !~` |
 //! | `obj.ttl`, `obj.age`, `obj.grace`, `obj.keep` | the object, in seconds | `== != > >= < <=` with a duration |
 //!
-//! A header that is not there equals nothing and matches nothing, so `!=` and `!~` hold for it. Field names, operators and
-//! the words of errors are Varnish's.
+//! A header that is not there equals nothing and matches nothing, so `!=` and `!~` hold for it. `obj.ttl` and `obj.age` are
+//! what they were when the ban was made. Field names, operators and the words of errors are Varnish's.
 
 use base::{Seconds, Time};
 use copal_base as base;
 use copal_store::Object;
 use copal_vcl::regex::Regex;
 use copal_wire::Fields;
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
@@ -67,10 +68,25 @@ pub type Request<'request> = (&'request [u8], &'request Fields);
 
 /// What a ban is tested against.
 pub(super) struct Subject<'a> {
-    pub(super) object: &'a Object,
-    pub(super) stored: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    pub(super) request: Option<Request<'a>>,
-    pub(super) now: Time,
+    object: &'a Object,
+    request: Option<Request<'a>>,
+    /// The object's head, taken apart once a ban asks for a field of it.
+    fields: OnceCell<Fields>,
+}
+
+impl<'a> Subject<'a> {
+    /// `object` as `request` meets it, or by itself.
+    pub(super) fn new(object: &'a Object, request: Option<Request<'a>>) -> Self {
+        Self { object, request, fields: OnceCell::new() }
+    }
+
+    fn fields(&self) -> &Fields {
+        self.fields.get_or_init(|| {
+            let mut fields = Fields::new();
+            crate::head::load(self.object.head(), &mut fields);
+            fields
+        })
+    }
 }
 
 /// Whether a ban hits.
@@ -145,12 +161,18 @@ impl Expression {
         self.tests.iter().any(|test| !matches!(test.field, Field::Url | Field::RequestHeader(_)))
     }
 
-    /// Whether the object is hit. Adds the tests made to `tested`.
-    pub(super) fn hits(&self, subject: &Subject<'_>, tested: &mut u64) -> Hit {
+    /// Whether an equal ban that comes later says all that this one does: not so where it asks for times, which the two
+    /// reckon from different moments.
+    pub(super) fn is_repeatable(&self) -> bool {
+        !self.tests.iter().any(|test| matches!(test.field, Field::Ttl | Field::Age))
+    }
+
+    /// Whether the object is hit by a ban made at `time`. Adds the conditions tested to `tested`.
+    pub(super) fn hits(&self, subject: &Subject<'_>, time: Time, tested: &mut u64) -> Hit {
         let mut hit = if self.tests.is_empty() { Hit::No } else { Hit::Yes };
         for test in &self.tests {
             *tested += 1;
-            match test.holds(subject) {
+            match test.holds(subject, time) {
                 Some(true) => {}
                 Some(false) => return Hit::No,
                 None => hit = Hit::Depends,
@@ -245,10 +267,10 @@ fn duration(text: &[u8]) -> Option<Seconds> {
     Some(number * scale).filter(|seconds| seconds.is_finite())
 }
 
-/// Objects keep these three with the precision of an `f32`: `==` must compare what was meant.
+/// Objects keep these with the precision of an `f32`: `==` must compare what was meant.
 fn as_kept(field: &Field, seconds: Seconds) -> Seconds {
     match field {
-        Field::Ttl | Field::Grace | Field::Keep => f64::from(seconds as f32),
+        Field::Grace | Field::Keep => f64::from(seconds as f32),
         _ => seconds,
     }
 }
@@ -278,17 +300,17 @@ fn push_duration(out: &mut Vec<u8>, seconds: Seconds) {
 
 impl Test {
     /// `None` if that depends on the request, which is not there.
-    fn holds(&self, subject: &Subject<'_>) -> Option<bool> {
+    fn holds(&self, subject: &Subject<'_>, time: Time) -> Option<bool> {
         let object = subject.object;
         Some(match &self.field {
             Field::Url => self.condition.holds_for_text(Some(subject.request?.0)),
             Field::RequestHeader(name) => self.condition.holds_for_text(subject.request?.1.get(name)),
-            Field::ObjectHeader(name) => self.condition.holds_for_text((subject.stored)(name).as_deref()),
+            Field::ObjectHeader(name) => self.condition.holds_for_text(subject.fields().get(name)),
             Field::Status => self.condition.holds_for_text(Some(object.status().to_string().as_bytes())),
-            Field::Ttl => self.condition.holds_for_number(object.ttl()),
+            Field::Ttl => self.condition.holds_for_number(object.origin_time() + object.ttl() - time),
             Field::Grace => self.condition.holds_for_number(object.grace()),
             Field::Keep => self.condition.holds_for_number(object.keep()),
-            Field::Age => self.condition.holds_for_number(subject.now - object.origin_time()),
+            Field::Age => self.condition.holds_for_number(time - object.origin_time()),
         })
     }
 }

@@ -70,7 +70,10 @@ pub(super) fn begin(fetch: &mut Fetch, variant: &[u8], length: Option<u64>) -> O
     crate::head::join(&fetch.response, &mut head);
     let validator =
         fetch.response.fields.has_known(Field::Etag) || fetch.response.fields.has_known(Field::LastModified);
-    let flags = if validator { Flags::VALIDATOR } else { 0 };
+    let mut flags = if validator { Flags::VALIDATOR } else { 0 };
+    if fetch.local.shared.index.tags.are_in(&fetch.response.fields) {
+        flags |= Flags::TAGGED;
+    }
     let attributes = attributes(fetch, fetch.ttl, flags);
     let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
     let engine = engine(fetch);

@@ -7,6 +7,7 @@ use crate::host::{
     bad_protocol, copy, flag, identity, line, replace, seconds, session_variable, set_synthetic, status, tag,
     text, token, unknown, version,
 };
+use crate::index::purge::Remainder;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
@@ -282,6 +283,11 @@ impl Host for Fetch {
     fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String> {
         let shared = &self.local.shared;
         shared.bans.add(expression, shared.now()).map(|_| ())
+    }
+
+    fn purge_keys(&mut self, keys: &[u8], soft: bool) -> Result<u64> {
+        let remainder = soft.then_some(Remainder::STALE);
+        Ok(crate::request::purge::tagged(&self.local, keys, remainder) as u64)
     }
 
     fn log(&mut self, name: &'static str, text: &[u8]) {

@@ -30,11 +30,12 @@ impl Busy {
         self.index.shard(&self.key).waiter_count(&self.key) > 0
     }
 
-    /// Puts `object` (or a marker) under the key, in the place of `replaced` and of every other object of the same
-    /// variant, and wakes all who wait.
+    /// Puts `object` (or a marker) under the key, in the place of every other object of the same variant, and wakes all
+    /// who wait. An object that a ban has hit meanwhile does not come in: it is for who has it already.
     pub fn insert(mut self, object: Arc<Object>) {
         self.ended = true;
         let mut old = Vec::new();
+        let entered;
         {
             let mut shard = self.index.shard(&self.key);
             let head = shard.head(&self.key);
@@ -46,12 +47,19 @@ impl Busy {
                 }
                 !same
             });
-            head.variants.push(object);
+            entered = self.index.enter(&object);
+            if entered {
+                head.variants.push(Arc::clone(&object));
+            }
             std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
             shard.simplify(&self.key);
         }
+        if !entered {
+            object.unlink();
+        }
         for object in old {
-            self.index.unlink(&object);
+            object.unlink();
+            self.index.leave(&object);
         }
     }
 

@@ -7,14 +7,20 @@
 //! lookup > hit | stale (grace) | hit-for-pass | hit-for-miss | miss (busy is ours) | wait (somebody's is running)
 //! busy   > insert (object joins its variants, waiters wake) | drop (failed: one waiter wakes and fetches)
 //! ```
+//!
+//! What hangs on an object's stay here (its place among the bans, its surrogate keys) is taken up when it comes in and
+//! given up when it goes out, whatever brings or ends it.
 
 pub mod busy;
 pub mod head;
 pub mod hot;
 pub mod lookup;
+pub mod purge;
+pub mod tags;
 #[cfg(test)]
 mod tests;
 
+use crate::ban::Bans;
 use head::Head;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Borrow;
@@ -22,7 +28,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::{Evictions, Object};
+use store::{Evictions, Flags, Object};
+use tags::Tags;
 
 use copal_store as store;
 
@@ -37,6 +44,20 @@ pub struct Index {
     shards: Box<[Mutex<Shard>]>,
     /// Moves whenever an object is unlinked, so that hot tables know to look for dead entries.
     deaths: AtomicU64,
+    /// The bans that objects here were tested against.
+    bans: Arc<Bans>,
+    /// Objects by their surrogate keys.
+    pub tags: Tags,
+}
+
+/// What [`Index::pick_unless_busy`] found.
+pub(crate) enum Picked {
+    /// Objects that are wanted, and how many there are.
+    Objects(Vec<Arc<Object>>, usize),
+    /// Somebody else has the shard.
+    Busy,
+    /// There is no such shard.
+    End,
 }
 
 /// A part of the index.
@@ -95,11 +116,38 @@ impl Hasher for DigestHasher {
 
 impl Default for Index {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), deaths: AtomicU64::new(0) }
+        Self::new(Arc::default(), Tags::default())
     }
 }
 
 impl Index {
+    /// An empty index whose objects are tested against `bans`, and found by surrogate keys through `tags`.
+    pub fn new(bans: Arc<Bans>, tags: Tags) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, deaths: AtomicU64::new(0), bans, tags }
+    }
+
+    /// An object comes in; its shard is locked. False if it must not.
+    fn enter(&self, object: &Arc<Object>) -> bool {
+        if !self.bans.admit(object) {
+            return false;
+        }
+        let found = !object.flags().has(Flags::TAGGED) || self.tags.enter(object);
+        if !found {
+            self.bans.leave(object);
+        }
+        found
+    }
+
+    /// An object went out, which happens once to each that came in.
+    fn leave(&self, object: &Arc<Object>) {
+        self.bans.leave(object);
+        if object.flags().has(Flags::TAGGED) {
+            self.tags.leave(object);
+        }
+        self.deaths.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         self.shards[usize::from(u16::from_le_bytes([key[0], key[1]])) % SHARDS].lock()
     }
@@ -130,15 +178,10 @@ impl Index {
     /// Takes an object that is gone out of its shard.
     fn forget(&self, object: &Arc<Object>) {
         let removed = self.shard(object.key()).remove(object);
-        self.deaths.fetch_add(1, Ordering::Relaxed);
-        // Dropped after the lock: it may be the last reference, and freeing takes time.
-        drop(removed);
-    }
-
-    /// Takes out every object under `key`, and returns how many.
-    pub fn purge(&self, key: &Key) -> usize {
-        let objects = self.shard(key).objects(key);
-        objects.iter().filter(|object| self.unlink(object)).count()
+        // After the lock: it may be the last reference, and freeing takes time.
+        if let Some(object) = removed {
+            self.leave(&object);
+        }
     }
 
     /// The objects under `key`.
@@ -154,19 +197,23 @@ impl Index {
         number: usize,
         mut wanted: impl FnMut(&Object) -> bool,
     ) -> Option<(Vec<Arc<Object>>, usize)> {
-        let shard = self.shards.get(number)?.lock();
-        let single = shard.single.iter().map(|entry| &entry.0);
-        let variants = shard.heads.values().flat_map(|head| head.variants.iter());
-        let mut count = 0;
-        let picked = single
-            .chain(variants)
-            .filter(|object| {
-                count += 1;
-                wanted(object)
-            })
-            .cloned()
-            .collect();
-        Some((picked, count))
+        Some(self.shards.get(number)?.lock().pick(&mut wanted))
+    }
+
+    /// As [`Index::pick`], but gives way to others.
+    pub(crate) fn pick_unless_busy(&self, number: usize, mut wanted: impl FnMut(&Object) -> bool) -> Picked {
+        let Some(shard) = self.shards.get(number) else { return Picked::End };
+        let Some(shard) = shard.try_lock() else { return Picked::Busy };
+        let (objects, count) = shard.pick(&mut wanted);
+        Picked::Objects(objects, count)
+    }
+
+    /// Does `act` while nobody can take `object` out, unless it is out already.
+    pub(crate) fn while_linked(&self, object: &Arc<Object>, act: impl FnOnce()) {
+        let shard = self.shard(object.key());
+        if shard.has(object) {
+            act();
+        }
     }
 }
 
@@ -177,6 +224,27 @@ impl Evictions for Index {
 }
 
 impl Shard {
+    fn pick(&self, wanted: &mut dyn FnMut(&Object) -> bool) -> (Vec<Arc<Object>>, usize) {
+        let single = self.single.iter().map(|entry| &entry.0);
+        let variants = self.heads.values().flat_map(|head| head.variants.iter());
+        let mut count = 0;
+        let picked = single
+            .chain(variants)
+            .filter(|object| {
+                count += 1;
+                wanted(object)
+            })
+            .cloned()
+            .collect();
+        (picked, count)
+    }
+
+    fn has(&self, object: &Arc<Object>) -> bool {
+        let mut single = self.single.get(object.key()).into_iter().map(|entry| &entry.0);
+        let mut variants = self.heads.get(object.key()).into_iter().flat_map(|head| head.variants.iter());
+        single.any(|other| Arc::ptr_eq(other, object)) || variants.any(|other| Arc::ptr_eq(other, object))
+    }
+
     fn objects(&self, key: &Key) -> Vec<Arc<Object>> {
         if let Some(entry) = self.single.get(key) {
             return vec![Arc::clone(&entry.0)];

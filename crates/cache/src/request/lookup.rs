@@ -67,24 +67,10 @@ fn search(exchange: &Exchange, now: Time, waiter: Option<(u64, &Waker)>) -> Foun
 
 fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {
     let shared = &exchange.local.shared;
-    let newest = shared.bans.newest();
-    if object.ban() >= newest {
+    if object.ban() >= shared.bans.newest() {
         return false;
     }
-    let request = Some((exchange.request.target.as_slice(), &exchange.request.fields));
-    match shared.bans.check(
-        object,
-        &|name| crate::ban_fields::field(object, name),
-        request,
-        exchange.local.now(),
-    ) {
-        crate::ban::Verdict::Banned => true,
-        crate::ban::Verdict::Live => {
-            object.set_ban(newest);
-            false
-        }
-        crate::ban::Verdict::NeedsRequest => false,
-    }
+    shared.bans.hits(object, (exchange.request.target.as_slice(), &exchange.request.fields))
 }
 
 /// The variant of this request, if the next response varies by the same fields as that of `variant`.

@@ -1,16 +1,19 @@
-//! `vcl_purge`: everything under the key goes.
+//! `vcl_purge`: everything under the key goes. Also what VMODs have purged.
 
 use super::{Step, fail};
 use crate::exchange::Exchange;
+use crate::index::Key;
+use crate::index::purge::Remainder;
+use crate::local::Local;
+use copal_observe as observe;
+use copal_store::Object;
 use copal_vcl as vcl;
+use observe::{Kind, Tag};
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
-    let purged = exchange.local.shared.index.purge(&exchange.key);
-    let counters = &exchange.local.counters;
-    counters.n_purges.inc();
-    counters.n_obj_purged.add(purged as u64);
+    hard(&exchange.local, &exchange.key);
     if exchange.is_builtin(Sub::Purge) {
         exchange.log_native(b"PURGE", b"synth");
         return Step::Synth(200, Some(Text::from_static(b"Purged")));
@@ -20,4 +23,61 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         Action::Restart => Step::Restart,
         _ => fail(),
     }
+}
+
+/// Takes out every object under `key`, and returns how many.
+pub(crate) fn hard(local: &Local, key: &Key) -> usize {
+    let purged = local.shared.index.purge(key);
+    purged.iter().for_each(|object| log(local, "EXP_Removed", object));
+    count(local, purged.len())
+}
+
+/// Shortens the life of every object under `key`, and returns how many there are.
+pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
+    let objects = local.shared.index.objects(key);
+    objects.iter().for_each(|object| shorten(local, object, remainder));
+    count(local, objects.len())
+}
+
+/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many. What is stale
+/// is not counted by a soft purge.
+pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -> usize {
+    let index = &local.shared.index;
+    let objects = match remainder {
+        Some(remainder) => {
+            let fresh = index.fresh_tagged(keys, local.now());
+            fresh.iter().for_each(|object| shorten(local, object, remainder));
+            fresh
+        }
+        None => {
+            let purged = index.purge_tagged(keys);
+            purged.iter().for_each(|object| log(local, "EXP_Removed", object));
+            purged
+        }
+    };
+    objects.len()
+}
+
+fn shorten(local: &Local, object: &Object, remainder: Remainder) {
+    let shorter = remainder.apply(object, local.now());
+    log(local, if shorter { "EXP_Reduce" } else { "EXP_Unchanged" }, object);
+}
+
+fn count(local: &Local, objects: usize) -> usize {
+    local.counters.n_purges.inc();
+    local.counters.n_obj_purged.add(objects as u64);
+    objects
+}
+
+fn log(local: &Local, what: &str, object: &Object) {
+    if local.log.mask().has(Tag::ExpKill) {
+        let text = expiry_text(what, object);
+        local.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
+    }
+}
+
+/// The text of an `ExpKill` record: what happened, the object's transaction, when it is stale, its hits.
+pub(crate) fn expiry_text(what: &str, object: &Object) -> String {
+    let stale_at = object.origin_time() + object.ttl();
+    format!("{what} x={} t={stale_at:.0} h={}", object.vxid(), object.hits())
 }
