@@ -22,6 +22,11 @@ pub(crate) async fn step(
     freshness: Freshness,
 ) -> Step {
     log(exchange, &known);
+    // Counted whatever VCL makes of it, as in Varnish.
+    exchange.local.counters.cache_hit.inc();
+    if freshness == Freshness::Grace {
+        exchange.local.counters.cache_hit_grace.inc();
+    }
     exchange.source = Source::Stored(Rc::clone(&known));
     if exchange
         .current
@@ -40,7 +45,7 @@ pub(crate) async fn step(
     // Passing, failing and restarting give the right to fetch up: somebody who waits takes it.
     match action {
         Action::Deliver => {
-            deliver(exchange, &known, busy, freshness);
+            deliver(exchange, &known, busy);
             Step::Deliver
         }
         Action::Pass(_) => {
@@ -71,12 +76,8 @@ fn log(exchange: &mut Exchange, known: &Known) {
     }
 }
 
-fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>, freshness: Freshness) {
+fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>) {
     exchange.hit = true;
-    exchange.local.counters.cache_hit.inc();
-    if freshness == Freshness::Grace {
-        exchange.local.counters.cache_hit_grace.inc();
-    }
     let interval = exchange.current.settings.lru_interval;
     known.note_use(exchange.now as u32, interval as u32);
     if let Some(busy) = busy {
