@@ -68,6 +68,7 @@ fn make(
         // The second time it is known to compile, and to look again could only disagree.
         socket: if labels.is_some() { Some(&socket) } else { None },
         unreferenced_is_error: parameters.vcc_err_unref,
+        unsafe_path: labels.is_none() || parameters.vcc_unsafe_path,
         ..vcl::Options::new(vmods::registry())
     };
     vcl::compile(&source.name, &source.text, &options).map_err(|problems| problems.to_string())

@@ -51,6 +51,13 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
             ..Default::default()
         },
         hostname: hostname.to_owned(),
+        pipe_sess_max: parameters.pipe_sess_max,
+        http_gzip_support: parameters.http_gzip_support,
+        gzip_level: count(parameters.gzip_level),
+        gzip_memlevel: count(parameters.gzip_memlevel),
+        gzip_buffer: size(parameters.gzip_buffer),
+        max_esi_depth: count(parameters.max_esi_depth),
+        features: features(parameters),
         ..cache::Settings::default()
     };
     settings.set_identity(identity);
@@ -60,6 +67,18 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
 /// How many fields a message may have: Varnish counts its first line as five.
 fn field_count(parameters: &Parameters) -> usize {
     size(parameters.http_max_hdr).saturating_sub(5)
+}
+
+fn features(parameters: &Parameters) -> cache::settings::Features {
+    cache::settings::Features {
+        esi_ignore_https: parameters.feature("esi_ignore_https"),
+        esi_disable_xml_check: parameters.feature("esi_disable_xml_check"),
+        esi_ignore_other_elements: parameters.feature("esi_ignore_other_elements"),
+        esi_remove_bom: parameters.feature("esi_remove_bom"),
+        esi_include_onerror: parameters.feature("esi_include_onerror"),
+        http_date_postel: parameters.feature("http_date_postel"),
+        https_scheme: parameters.feature("https_scheme"),
+    }
 }
 
 /// For connections of clients.

@@ -47,6 +47,20 @@ pub struct Settings {
     pub via: Vec<u8>,
     /// The most bytes of a response for one client that are collected where VCL forbids streaming.
     pub relay_max: usize,
+    /// How many pipes there may be at a time; 0 is no limit.
+    pub pipe_sess_max: u64,
+    /// Whether bodies are asked for, stored and sent compressed.
+    pub http_gzip_support: bool,
+    /// How hard gzip tries: 0 to 9.
+    pub gzip_level: u32,
+    /// How much memory gzip may use: 1 to 9.
+    pub gzip_memlevel: u32,
+    /// Bytes that are compressed or expanded at once.
+    pub gzip_buffer: usize,
+    /// How deep ESI includes may be nested.
+    pub max_esi_depth: u32,
+    /// Bits of `feature`.
+    pub features: Features,
     /// Limits of a message that VCL builds: bytes of its head.
     pub head_max: usize,
     /// And fields of its head.
@@ -74,6 +88,26 @@ impl Default for SessionTimeouts {
     }
 }
 
+/// The bits of the parameter `feature` that mean something to the cache, all off at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct Features {
+    /// ESI: an `https:` address of an include is taken as `http:`.
+    pub esi_ignore_https: bool,
+    /// ESI: bodies are processed that do not look like XML.
+    pub esi_disable_xml_check: bool,
+    /// ESI: elements other than those of ESI are not looked into.
+    pub esi_ignore_other_elements: bool,
+    /// ESI: a byte-order mark at the start of a body is taken off.
+    pub esi_remove_bom: bool,
+    /// ESI: a failed include breaks off the page, except for `onerror="continue"`.
+    pub esi_include_onerror: bool,
+    /// Dates in the forms that RFC 9110 does not allow are understood.
+    pub http_date_postel: bool,
+    /// The host of a request is taken out of an `https://` address, too.
+    pub https_scheme: bool,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -98,6 +132,13 @@ impl Default for Settings {
             via: via_of("copal"),
             relay_max: 16 << 20,
             head_max: 96 << 10,
+            pipe_sess_max: 0,
+            http_gzip_support: true,
+            gzip_level: 6,
+            gzip_memlevel: 8,
+            gzip_buffer: 32 << 10,
+            max_esi_depth: 5,
+            features: Features::default(),
             fields_max: 59,
             session_timeouts: SessionTimeouts::default(),
         }

@@ -11,7 +11,7 @@ use copal_origin as origin;
 use copal_store as store;
 use copal_vcl as vcl;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use store::Engine;
 use vcl::instance::Instance;
@@ -47,6 +47,8 @@ pub struct Shared {
     pub vcl: Arc<Live<Option<Arc<Vcl>>>>,
     /// The VCLs that labels stand for.
     pub labels: Arc<Live<Labels>>,
+    /// Pipes under way.
+    pub pipes: AtomicU64,
     /// Bans; the index has them, too.
     pub bans: Arc<Bans>,
     /// Transaction numbers.

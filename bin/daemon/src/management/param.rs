@@ -84,16 +84,20 @@ impl<P: Plant> Management<P> {
 
     fn param_changed(&mut self, row: &'static Row, json_name: Option<&str>) -> Reply {
         self.plant.apply(&self.parameters);
-        if let Some(name) = json_name {
-            return self.param_json(&["param.set", "-j", name], &[row]);
-        }
-        match row.idle() {
-            Some(why) => Reply::ok(format!("Accepted without effect: {why}.\n")),
+        let mut reply = match row.idle() {
+            Some(why) if json_name.is_none() => Reply::ok(format!("Accepted without effect: {why}.\n")),
             None if row.flags.contains(&Flag::MustRestart) && self.plant.running() => {
                 Reply::ok("\nChange will take effect when child is restarted")
             }
-            None => Reply::done(),
+            None if row.flags.contains(&Flag::MustReload) => {
+                Reply::ok("\nChange will take effect when VCL script is reloaded")
+            }
+            _ => Reply::done(),
+        };
+        if let Some(name) = json_name {
+            reply.body += &self.param_json(&["param.set", "-j", name], &[row]).body;
         }
+        reply
     }
 }
 
@@ -156,7 +160,7 @@ mod tests {
             &mut manager,
             "param.show max_restarts",
             200,
-            "max_restarts\n        Value is: 4 [restarts] (default)\n        Minimum is: 0\n\n        How often a request may be restarted.\n\n\n",
+            "max_restarts\n        Value is: 4 [restarts] (default)\n        Minimum is: 0\n\n        How often a request may be restarted.\n\n",
         );
         check(&mut manager, "param.show nope", 106, "Unknown parameter \"nope\".");
         check(&mut manager, "param.show a b", 105, "Too many parameters");

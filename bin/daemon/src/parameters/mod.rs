@@ -3,6 +3,7 @@
 //! [`table`] has those with an effect, [`idle`] those of Varnish that are accepted without one, each with the reason.
 //! [`show`] prints them in the shapes of `param.show`.
 
+mod bounds;
 mod idle;
 mod show;
 mod table;
@@ -22,8 +23,14 @@ pub(crate) enum Flag {
     DelayedEffect,
     /// Only the next start of the cache takes it up.
     MustRestart,
+    /// Only VCLs loaded from then on take it up.
+    MustReload,
     /// Rarely of use.
     Experimental,
+    /// Hardly ever of use.
+    Wizard,
+    /// The default depends on how the program was built.
+    BuildOptions,
 }
 
 /// One parameter.
@@ -112,6 +119,7 @@ impl Row {
     pub(crate) fn set(&self, parameters: &mut Parameters, text: &str) -> Result<(), String> {
         let attempt = |why| format!("{why}\n(attempting to set param '{}' to '{text}')", self.name);
         let value = self.kind.parse(text, &self.get(parameters), &self.default()).map_err(attempt)?;
+        bounds::check(self.name, &value, parameters).map_err(attempt)?;
         self.put(parameters, value);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Parameters as `param.show` prints them. The shapes are Varnish 7.1's, which scripts parse.
 
 use super::value::{Kind, Value};
-use super::{Flag, Parameters, Row};
+use super::{Flag, Parameters, Row, bounds};
 use copal_admin::json;
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub(crate) fn long(row: &Row, parameters: &Parameters, out: &mut String) {
     } else {
         let _ = writeln!(out, "{INDENT}Not available");
     }
-    let (least, most) = row.kind.bounds();
+    let (least, most) = bounds::shown(row, parameters);
     for (word, bound) in [("Minimum", least), ("Maximum", most)] {
         if let Some(bound) = bound {
             let _ = writeln!(out, "{INDENT}{word} is: {bound}");
@@ -48,7 +48,7 @@ pub(crate) fn long(row: &Row, parameters: &Parameters, out: &mut String) {
         out.push('\n');
         wrap(&paragraph, out);
     }
-    out.push_str("\n\n");
+    out.push('\n');
 }
 
 /// What is said of a parameter: what it does, why it does nothing, what to know before it is changed.
@@ -58,7 +58,7 @@ fn paragraphs(row: &Row) -> Vec<String> {
         paragraphs.push(row.text.to_owned());
     }
     if let Kind::Bits(names) = row.kind {
-        paragraphs.push(format!("+name and -name change one of: {}.", names.join(", ")));
+        paragraphs.push(format!("+name and -name change one of: {}.", names.names.join(", ")));
     }
     if let Some(why) = row.idle() {
         paragraphs.push(format!("NB: Accepted without effect: {why}."));
@@ -68,7 +68,10 @@ fn paragraphs(row: &Row) -> Vec<String> {
             Flag::ObjSticky => "NB: Objects that are stored already keep the old value.",
             Flag::DelayedEffect => "NB: What is under way goes on with the old value.",
             Flag::MustRestart => "NB: Takes effect when the cache is next started.",
+            Flag::MustReload => "NB: Takes effect for VCLs that are loaded from then on.",
             Flag::Experimental => "NB: Rarely worth changing.",
+            Flag::Wizard => "NB: Not to be changed without asking who made it.",
+            Flag::BuildOptions => "NB: The default depends on how the program was built.",
         }
         .to_owned()
     }));
@@ -110,7 +113,7 @@ pub(crate) fn json(row: &Row, parameters: &Parameters, out: &mut String) {
         }
         let default = row.kind.print(&row.default());
         let _ = write!(out, ",\n    \"default\": {}", json::string(&default));
-        let (least, most) = row.kind.bounds();
+        let (least, most) = bounds::shown(row, parameters);
         for (word, bound) in [("minimum", least), ("maximum", most)] {
             if let Some(bound) = bound {
                 let _ = write!(out, ",\n    \"{word}\": {}", json::string(&bound));
@@ -123,7 +126,10 @@ pub(crate) fn json(row: &Row, parameters: &Parameters, out: &mut String) {
                 Flag::ObjSticky => "obj_sticky",
                 Flag::DelayedEffect => "delayed_effect",
                 Flag::MustRestart => "must_restart",
+                Flag::MustReload => "must_reload",
                 Flag::Experimental => "experimental",
+                Flag::Wizard => "wizard",
+                Flag::BuildOptions => "build_options",
             };
             let _ = write!(out, "{}\n      \"{name}\"", if index == 0 { "" } else { "," });
         }
@@ -137,6 +143,13 @@ fn json_value(row: &Row, value: &Value) -> String {
         Value::Real(_) => row.kind.print(value),
         Value::Whole(value) => value.to_string(),
         Value::Switch(value) => value.to_string(),
+        Value::Text(text) if row.kind == Kind::Pool => {
+            let numbers: Vec<&str> = text.split(',').collect();
+            let [least, most, age] = numbers[..] else { unreachable!("a pool is three numbers") };
+            format!(
+                "{{\n      \"min_pool\": {least},\n      \"max_pool\": {most},\n      \"max_age\": {age}\n    }}"
+            )
+        }
         Value::Text(text) => json::string(text),
     }
 }
@@ -179,7 +192,7 @@ mod tests {
             None,
             "default_ttl\n        Value is: 120.000 [seconds] (default)\n        Minimum is: 0.000\n\n        \
              How long an object is fresh, where neither the backend nor VCL\n        says.\n\n        \
-             NB: Objects that are stored already keep the old value.\n\n\n",
+             NB: Objects that are stored already keep the old value.\n\n",
         );
         check(
             long,
@@ -187,7 +200,7 @@ mod tests {
             Some("200"),
             "thread_pool_min\n        Value is: 200 [threads]\n        Default is: 100\n        Minimum is: 5\n        \
              Maximum is: 5000\n\n        NB: Accepted without effect: there is one thread for each\n        \
-             processor, and no thread waits for a connection.\n\n\n",
+             processor, and no thread waits for a connection.\n\n        NB: What is under way goes on with the old value.\n\n",
         );
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Names, defaults, bounds and units are Varnish 7.1's where it has the parameter. The last group is Copal's own.
 
-use super::value::{Kind, Value};
+use super::value::{BitNames, Kind, Value};
 use super::{Access, Flag, Row};
 use copal_observe as observe;
 use std::collections::BTreeMap;
@@ -65,7 +65,27 @@ macro_rules! parameters {
     };
 }
 
-use Kind::{Bytes, Count, Seconds, Switch, Text};
+use Kind::{Bits, Bytes, Count, Seconds, Switch, Text};
+
+/// The bits of `feature`.
+const FEATURES: BitNames = BitNames {
+    word: "feature bit",
+    names: &[
+        "http2",
+        "short_panic",
+        "no_coredump",
+        "https_scheme",
+        "http_date_postel",
+        "esi_ignore_https",
+        "esi_disable_xml_check",
+        "esi_ignore_other_elements",
+        "esi_remove_bom",
+        "esi_include_onerror",
+        "wait_silo",
+        "validate_headers",
+        "busy_stats_rate",
+    ],
+};
 
 parameters! {
     auto_restart: bool = true, Switch, "bool", [],
@@ -105,8 +125,20 @@ parameters! {
         "How long after ttl and grace an object is kept for conditional fetches, where VCL does not say.";
     default_ttl: f64 = 120.0, Seconds(0.0, None), "seconds", [ObjSticky],
         "How long an object is fresh, where neither the backend nor VCL says.";
+    feature: String = "+validate_headers".to_owned(), Bits(&FEATURES), "", [],
+        "Small choices, each on or off. http2, short_panic, no_coredump, wait_silo, validate_headers and busy_stats_rate \
+         change nothing here: HTTP/2 is refused, values of header fields are always validated, the others name internals \
+         of Varnish.";
     first_byte_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
         "The longest wait for the first byte of a backend's response. VCL and backend definitions come first.";
+    gzip_buffer: u64 = 32 << 10, Bytes(2 << 10, None), "bytes", [Experimental],
+        "How many bytes are compressed or expanded at once.";
+    gzip_level: u64 = 6, Count(0, Some(9)), "", [],
+        "How hard gzip tries: 0 not at all, 1 is fast, 9 makes the smallest.";
+    gzip_memlevel: u64 = 8, Count(1, Some(9)), "", [],
+        "How much memory gzip may use: 1 is little, 9 is most.";
+    http_gzip_support: bool = true, Switch, "bool", [],
+        "Whether bodies are asked for, stored and sent compressed where that helps.";
     http_max_hdr: u64 = 64, Count(32, Some(65_535)), "header lines", [],
         "The most lines in the head of a message, the first line counted.";
     http_range_support: bool = true, Switch, "bool", [],
@@ -125,6 +157,8 @@ parameters! {
         "How many connections may wait to be accepted on a listening socket.";
     lru_interval: f64 = 2.0, Seconds(0.0, None), "seconds", [Experimental],
         "How long after a use an object's further uses do not move it in the order of eviction.";
+    max_esi_depth: u64 = 5, Count(0, None), "levels", [],
+        "How deep ESI includes may be nested.";
     max_restarts: u64 = 4, Count(0, None), "restarts", [],
         "How often a request may be restarted.";
     max_retries: u64 = 4, Count(0, None), "retries", [],
@@ -137,6 +171,8 @@ parameters! {
         "How many objects may be evicted to make room for one piece of another.";
     ping_interval: u64 = 3, Count(0, None), "seconds", [MustRestart],
         "How often the manager asks whether the worker lives. Zero is never, for debuggers.";
+    pipe_sess_max: u64 = 0, Count(0, None), "connections", [],
+        "How many pipes there may be at a time; requests for more fail. Zero is no limit.";
     pipe_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
         "How long a pipe may carry nothing either way before it is closed.";
     prefer_ipv6: bool = false, Switch, "bool", [],
@@ -157,16 +193,18 @@ parameters! {
         "How long a client's connection may wait for its next request.";
     vcc_err_unref: bool = true, Switch, "bool", [],
         "Whether VCL is refused that defines a backend, ACL, probe or subroutine and does not use it.";
+    vcc_unsafe_path: bool = true, Switch, "bool", [],
+        "Whether names of VCL files, loaded or included, may have a slash.";
     vcl_cooldown: f64 = 600.0, Seconds(1.0, None), "seconds", [],
         "How long a VCL that is no longer used stays warm, if its state is auto.";
-    vcl_path: String = "/etc/varnish:/usr/share/varnish/vcl".to_owned(), Text, "", [],
+    vcl_path: String = "/etc/varnish:/usr/share/varnish/vcl".to_owned(), Text, "", [BuildOptions],
         "Directories, with colons between, in which relative names of VCL files are looked for.";
-    vsl_buffer: u64 = 16 << 10, Bytes(267, None), "bytes", [],
+    vsl_buffer: u64 = 16 << 10, Bytes(128, None), "bytes", [],
         "How much of a transaction's records a thread keeps before it writes them to the request log.";
     vsl_mask: String = observe::mask::Mask::default().to_string(), Kind::Mask, "", [],
         "Which tags are left out of the request log. +Tag and -Tag put one in or out; default is the word for the \
          value at the start.";
-    vsl_reclen: u64 = 255, Bytes(16, Some(16_372)), "bytes", [],
+    vsl_reclen: u64 = 255, Bytes(16, None), "bytes", [],
         "The longest record of the request log; longer ones are cut.";
     vsl_space: u64 = 80 << 20, Bytes(1 << 20, Some(4 << 30)), "bytes", [MustRestart],
         "The size of the request log's ring in shared memory.";
@@ -197,4 +235,11 @@ parameters! {
     xkey_max: u64 = 16 << 20, Count(0, None), "links", [],
         "How many links there may be from surrogate keys to objects. An object whose keys go beyond is not stored. \
          Copal's own.";
+}
+
+impl Parameters {
+    /// Whether that bit of `feature` is on.
+    pub(crate) fn feature(&self, name: &str) -> bool {
+        FEATURES.is_on(&self.feature, name)
+    }
 }

@@ -19,6 +19,23 @@ pub(crate) enum Value {
     Text(String),
 }
 
+/// The names of a parameter's bits.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BitNames {
+    /// What messages call one of them.
+    pub(crate) word: &'static str,
+    /// All, in the order in which they are shown.
+    pub(crate) names: &'static [&'static str],
+}
+
+impl BitNames {
+    /// Whether the bit `name` is on in `value`, which is of this kind.
+    pub(crate) fn is_on(&self, value: &str, name: &str) -> bool {
+        debug_assert!(self.names.contains(&name), "{name}");
+        words(value).any(|word| word.strip_prefix('+') == Some(name))
+    }
+}
+
 /// What a parameter may be set to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
@@ -37,7 +54,7 @@ pub(crate) enum Kind {
     /// The log's tags, some left out.
     Mask,
     /// Named bits, changed by `+name` and `-name`.
-    Bits(&'static [&'static str]),
+    Bits(&'static BitNames),
     /// Three numbers with commas between: sizes and age of a memory pool.
     Pool,
     /// Varnish has it, but not on Linux.
@@ -75,8 +92,7 @@ impl Kind {
                 within(value, least, most, |bound| bound.to_string())
             }
             Self::Bytes(least, most) => {
-                let value =
-                    copal_base::units::parse_bytes(text).map_err(|why| format!("Invalid size: {why}\n"))?;
+                let value = copal_base::units::parse_bytes(text).map_err(|_| not_bytes(text))?;
                 within(value, least, most, print_bytes)
             }
             Self::Switch => switch(text),
@@ -125,6 +141,14 @@ fn number(text: &str) -> Result<f64, String> {
     }
 }
 
+fn not_bytes(text: &str) -> String {
+    let why = match text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        true => "Unknown BYTES unit of measurement ([KMGTP][B])",
+        false => "Invalid number",
+    };
+    format!("Could not convert to bytes.\n{why}\n  Try something like '80k' or '120M'\n")
+}
+
 fn within(value: u64, least: u64, most: Option<u64>, print: fn(u64) -> String) -> Result<Value, String> {
     if value < least {
         return Err(format!("Must be at least {}\n", print(least)));
@@ -156,12 +180,8 @@ fn mask(text: &str, current: &Value) -> Result<Value, String> {
     Ok(Value::Text(mask.to_string()))
 }
 
-fn bits(
-    names: &'static [&'static str],
-    text: &str,
-    current: &Value,
-    default: &Value,
-) -> Result<Value, String> {
+fn bits(bits: &'static BitNames, text: &str, current: &Value, default: &Value) -> Result<Value, String> {
+    let names = bits.names;
     let mut on = set_bits(names, current);
     for word in words(text) {
         match word {
@@ -174,7 +194,7 @@ fn bits(
                     _ => return Err(format!("Missing '+' or '-' ({word})\n")),
                 };
                 let bit = names.iter().position(|bit| bit.eq_ignore_ascii_case(name));
-                on[bit.ok_or_else(|| format!("Unknown feature bit ({word})\n"))?] = value;
+                on[bit.ok_or_else(|| format!("Unknown {} ({word})\n", bits.word))?] = value;
             }
         }
     }
@@ -193,13 +213,20 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn pool(text: &str) -> Result<Value, String> {
-    let numbers: Vec<Option<u32>> = text.split([',', ' ']).map(|number| number.parse().ok()).collect();
-    match numbers[..] {
-        [Some(least), Some(most), Some(age)] if least <= most && age <= 1_000_000 => {
-            Ok(Value::Text(format!("{least},{most},{age}")))
-        }
-        _ => Err(format!("Three numbers required, the second not less than the first ({text})\n")),
+    let words: Vec<&str> = words(text).collect();
+    let [least, most, age] = words[..] else {
+        return Err("Three fields required: min_pool, max_pool and max_age\n".to_owned());
+    };
+    let count =
+        |text: &str| -> Result<u32, String> { text.parse().map_err(|_| format!("Not a number ({text})\n")) };
+    let (least, most, age) = (count(least)?, count(most)?, number(age)?);
+    if age > 1e6 {
+        return Err("Must be less than or equal to 1000000\n".to_owned());
     }
+    if least > most {
+        return Err("min_pool cannot be larger than max_pool\n".to_owned());
+    }
+    Ok(Value::Text(format!("{least},{most},{age}")))
 }
 
 /// A size in the largest unit in which it is a multiple of a quarter, as Varnish prints it: `0.75k`, `96k`, `255b`.
@@ -257,17 +284,13 @@ mod tests {
         check(Kind::Switch, "", "ON", Ok("on"));
         check(Kind::Switch, "", "maybe", Err("use \"on\" or \"off\""));
         check(Kind::Pool, "", "10,100,10", Ok("10,100,10"));
-        check(
-            Kind::Pool,
-            "",
-            "10,1,10",
-            Err("Three numbers required, the second not less than the first (10,1,10)"),
-        );
+        check(Kind::Pool, "", "10,1,10", Err("min_pool cannot be larger than max_pool"));
     }
 
     #[test]
     fn bits_and_masks_change_what_is() {
-        let bits = Kind::Bits(&["a", "b", "c"]);
+        const NAMES: BitNames = BitNames { word: "feature bit", names: &["a", "b", "c"] };
+        let bits = Kind::Bits(&NAMES);
         check(bits, "+b", "+a", Ok("+a,+b"));
         check(bits, "+b", "-b", Ok("none"));
         check(bits, "none", "+c,default", Ok("+b"));

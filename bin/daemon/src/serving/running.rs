@@ -24,6 +24,7 @@ use net::listen::Listening;
 use net::worker::Stop;
 use observe::{Kind, Tag};
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use store::Engine;
 use vcl::instance::Instance;
@@ -80,6 +81,7 @@ impl Running {
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
             labels: Arc::default(),
+            pipes: AtomicU64::new(0),
             bans,
             vxids: Arc::new(VxidSource::default()),
             maker: OnceLock::new(),

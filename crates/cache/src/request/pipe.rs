@@ -3,12 +3,15 @@
 use super::{Step, fail};
 use crate::exchange::{Exchange, Outcome};
 use crate::fetch::prepare;
+use crate::local::Local;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vcl::host::{Action, Sub};
 
 /// A backend connection on which the request's head was sent; from here bytes are copied both ways.
@@ -18,6 +21,38 @@ pub struct Pipe {
     pub connection: origin::Connection,
     /// Bytes of the head that were sent.
     pub sent: u64,
+    /// Counts it while it lasts.
+    _place: Place,
+}
+
+/// One pipe among those that `pipe_sess_max` allows.
+struct Place(Rc<Local>);
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Place")
+    }
+}
+
+impl Place {
+    /// A place, or `None` if all are taken.
+    fn take(local: &Rc<Local>, most: u64) -> Option<Self> {
+        let taken = local.shared.pipes.fetch_add(1, Ordering::Relaxed);
+        local.counters.n_pipe.inc();
+        let place = Self(Rc::clone(local));
+        if most > 0 && taken >= most {
+            local.counters.pipe_limited.inc();
+            return None;
+        }
+        Some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.shared.pipes.fetch_sub(1, Ordering::Relaxed);
+        self.0.counters.n_pipe.dec();
+    }
 }
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
@@ -49,6 +84,10 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
         exchange.records.text(Tag::FetchError, b"no backend");
         return Step::Synth(503, None);
     };
+    let Some(place) = Place::take(&exchange.local, exchange.current.settings.pipe_sess_max) else {
+        exchange.records.text(Tag::Error, b"too many pipes (pipe_sess_max)");
+        return Step::Synth(503, None);
+    };
     let mut head = Vec::new();
     let mut request = request.clone();
     prepare::default_host(&mut request, leaf.host_header());
@@ -60,7 +99,7 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
         Ok(connection) => {
             let now = exchange.local.now();
             exchange.timestamp("Pipe", now);
-            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, sent: head.len() as u64 })))
+            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, sent: head.len() as u64, _place: place })))
         }
         Err(error) => {
             exchange.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(leaf.display())));

@@ -33,9 +33,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Varnish's defaults: 32 KiB, 8 KiB, 64.
+    /// Varnish's defaults: 32 KiB, 8 KiB, 64 lines of which the first counts as five.
     fn default() -> Self {
-        Self { head_bytes: 32 << 10, line_bytes: 8 << 10, fields: 64 }
+        Self { head_bytes: 32 << 10, line_bytes: 8 << 10, fields: 59 }
     }
 }
 

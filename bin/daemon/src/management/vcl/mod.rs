@@ -49,7 +49,11 @@ fn is_cold(name: &str) -> Reply {
 
 impl<P: Plant> Management<P> {
     pub(super) fn vcl_load(&mut self, name: &str, file: &str, state: Option<&str>) -> Reply {
-        match read_file(file, &self.parameters.vcl_path) {
+        let read = match file.contains('/') && !self.parameters.vcc_unsafe_path {
+            true => Err(format!("VCL filename '{file}' is unsafe.")),
+            false => read_file(file, &self.parameters.vcl_path),
+        };
+        match read {
             Ok(source) => self.vcl_source(name, &source, state),
             // What is wrong with the name comes first, as in Varnish.
             Err(why) => self.check_new(name).err().unwrap_or_else(|| failed_compilation(&why)),
