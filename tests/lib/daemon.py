@@ -43,7 +43,7 @@ def last_words():
 
 def run(arguments, **options):
     """Runs the daemon program to its end (for -V, -C and what is refused): (exit code, stdout + stderr)."""
-    arguments = [COPALD] + (["-j", "none"] if IS_VARNISH and arguments != ["-V"] else []) + list(arguments)
+    arguments = [COPALD] + (["-j", "none"] if arguments != ["-V"] else []) + list(arguments)
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=options.pop("timeout", 30), **options)
     return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -70,7 +70,7 @@ class Daemon:
         self.vcl_file = None
         if vcl is not None:
             self.vcl_file = self.write("start.vcl", vcl)
-        command = [COPALD] + (["-j", "none"] if IS_VARNISH else [])
+        command = [COPALD, "-j", "none"]
         command += ["-n", self.name, "-T", "127.0.0.1:0", "-S", self.secret]
         if exact is not None:
             command += [part.replace("@VCL@", self.vcl_file or "") for part in exact]

@@ -21,8 +21,12 @@ pub(crate) struct Arguments {
     pub(crate) debug: bool,
     /// `-F`: stay in the foreground.
     pub(crate) foreground: bool,
+    /// `-I`: a file of commands for the start.
+    pub(crate) commands: Option<String>,
     /// `-i`.
     pub(crate) identity: Option<String>,
+    /// `-j`; of several the last.
+    pub(crate) jail: Option<String>,
     /// `-l`.
     pub(crate) log_space: Option<String>,
     /// `-M`, in order.
@@ -52,6 +56,8 @@ pub(crate) enum Task {
     Version,
     /// `-?`.
     Usage,
+    /// `-x`, with what is to be explained.
+    Explain(String),
     /// Anything else.
     Run(Box<Arguments>),
 }
@@ -78,6 +84,13 @@ const PLAIN: &str = "CdFV?";
 /// # Errors
 /// [`Error`] naming the option and what is wrong.
 pub(crate) fn parse(words: &[String]) -> Result<Task, Error> {
+    if let [first, rest @ ..] = words
+        && let Some(topic) = first.strip_prefix("-x")
+    {
+        let topic = if topic.is_empty() { rest.first().map(String::as_str) } else { Some(topic) };
+        let topic = topic.ok_or_else(|| Error("option requires an argument -- 'x'".to_owned()))?;
+        return Ok(Task::Explain(topic.to_owned()));
+    }
     let mut arguments = Arguments::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -116,10 +129,6 @@ pub(crate) fn parse(words: &[String]) -> Result<Task, Error> {
     Ok(Task::Run(Box::new(arguments)))
 }
 
-fn later(letter: char, what: &str) -> Error {
-    Error(format!("-{letter}: {what} is not in this version of copald"))
-}
-
 fn once(slot: &mut Option<String>, letter: char, value: &str) -> Result<(), Error> {
     if slot.replace(value.to_owned()).is_some() {
         return Err(Error(format!("-{letter} can be used only once")));
@@ -136,11 +145,8 @@ impl Arguments {
             'f' => self.vcl.push(value.to_owned()),
             'h' => self.hash(value)?,
             'i' => once(&mut self.identity, letter, value)?,
-            'j' => {
-                if value != "none" {
-                    return Err(later(letter, "a jail other than none"));
-                }
-            }
+            'I' => once(&mut self.commands, letter, value)?,
+            'j' => self.jail = Some(value.to_owned()),
             'l' => once(&mut self.log_space, letter, value)?,
             'M' => self.masters.push(value.to_owned()),
             'n' => once(&mut self.name, letter, value)?,
@@ -158,20 +164,33 @@ impl Arguments {
             't' => self.parameters.push(("default_ttl".to_owned(), value.to_owned())),
             'T' => self.cli.push(value.to_owned()),
             'W' => self.waiter(value)?,
-            'x' => return Err(later(letter, "printing documentation")),
-            'I' => return Err(later(letter, "a file of commands at the start")),
-            _ => return Err(later(letter, "extensions")),
+            'x' => return Err(Error("-x must be the first argument".to_owned())),
+            // Later versions of Varnish have it.
+            _ => {
+                return Err(Error(format!(
+                    "-E {value}: extensions are programs for varnishd and cannot be loaded"
+                )));
+            }
         }
         Ok(())
     }
 
     fn hash(&mut self, value: &str) -> Result<(), Error> {
-        match value.split(',').next() {
-            Some("critbit" | "classic" | "simple_list") => {
+        let (method, argument) = match value.split_once(',') {
+            Some((method, argument)) => (method, Some(argument)),
+            None => (value, None),
+        };
+        match (method, argument) {
+            ("critbit" | "simple_list", Some(_)) => {
+                let name = method.trim_end_matches("_list");
+                Err(Error(format!("Hash method \"{name}\" takes no arguments")))
+            }
+            // The number of buckets; Varnish takes anything here, too.
+            ("critbit" | "simple_list" | "classic", _) => {
                 self.warnings.push(format!("-h {value}: there is one kind of index"));
                 Ok(())
             }
-            _ => Err(Error(format!("Unknown hash method \"{value}\""))),
+            _ => Err(Error(format!("Unknown hash method \"{method}\""))),
         }
     }
 
@@ -182,7 +201,7 @@ impl Arguments {
                 self.warnings.push("-W poll: connections are waited for by epoll".to_owned());
                 Ok(())
             }
-            _ => Err(Error(format!("Unknown waiter \"{value}\""))),
+            _ => Err(Error(format!("Unknown waiter method \"{value}\""))),
         }
     }
 
@@ -195,10 +214,11 @@ impl Arguments {
             return refuse("Only one empty -f can be specified");
         }
         if self.debug && self.foreground {
-            return refuse("-d cannot be used with -F");
+            return refuse("Only one of -d or -F can be specified");
         }
-        if self.debug && self.compile_only {
-            return refuse("-d cannot be used with -C");
+        if self.compile_only && (self.debug || self.foreground) {
+            let letter = if self.debug { 'd' } else { 'F' };
+            return refuse(&format!("-{letter} makes no sense with -C"));
         }
         if self.backend.is_none() && self.vcl.is_empty() && !self.no_vcl && !self.debug {
             return refuse("Neither -b nor -f given. (use -f '' to override)");
@@ -214,6 +234,9 @@ impl Arguments {
 pub(crate) fn version() -> String {
     format!("copald (copal-{} revision {})\nBSD-2-Clause licence\n", env!("CARGO_PKG_VERSION"), revision())
 }
+
+/// The option letters as `getopt(3)` has them, for scripts that check them.
+pub(crate) const OPTIONS: &str = "?a:b:Cdf:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
 
 /// The revision this was built from, where the build says it.
 pub(crate) fn revision() -> &'static str {
@@ -236,6 +259,15 @@ Basic options:
 
 -b can be used only once, and not together with -f
 
+Documentation options, of which one is the first argument:
+
+  -?                           # Print this and exit
+  -x parameter                 # Explain the parameters
+  -x vsl                       # Explain the records of the request log
+  -x cli                       # Explain the commands
+  -x builtin                   # Print the built-in VCL
+  -x optstring                 # Print the option letters
+
 Operations options:
 
   -d                           # Take commands from standard input, and wait for them to start; ends with it
@@ -244,6 +276,7 @@ Operations options:
   -M address:port              # Connect there and take commands; may be given several times
   -P file                      # File that gets the process number
   -i identity                  # Name of this instance
+  -I clifile                   # Commands that are given before the worker is started
 
 Tuning options:
 
@@ -256,13 +289,12 @@ Security options:
 
   -r param[,param...]          # Parameters that the command line may not set; may be given several times
   -S secret-file               # Secret of the command line; none for no secret
-  -j none                      # No jail
+  -j jail[,options]            # Rights: none (keep them), or unix[,user=u][,ccgroup=g][,workuser=u] (the default of root)
 
 Other options:
 
   -C                           # Print the checked VCL and exit
   -V                           # Print the version and exit
-  -?                           # Print this and exit
   -h kind, -W waiter           # Accepted, without effect
 ";
 
@@ -318,14 +350,17 @@ mod tests {
 
     #[test]
     fn values_may_be_attached_and_flags_joined() {
-        check(&["-FCb:8080", "-t120", "-ra,b c"], |arguments| {
-            arguments.foreground = true;
+        check(&["-Cb:8080", "-t120", "-ra,b c"], |arguments| {
             arguments.compile_only = true;
             arguments.backend = Some(":8080".into());
             arguments.parameters = vec![("default_ttl".into(), "120".into())];
             arguments.read_only = vec!["a".into(), "b".into(), "c".into()];
         });
-        check(&["-f", "", "-j", "none", "-W", "epoll", "--"], |arguments| arguments.no_vcl = true);
+        check(&["-f", "", "-j", "unix", "-jnone", "-W", "epoll", "-I", "x.cli", "--"], |arguments| {
+            arguments.no_vcl = true;
+            arguments.jail = Some("none".into());
+            arguments.commands = Some("x.cli".into());
+        });
     }
 
     #[test]
@@ -349,11 +384,16 @@ mod tests {
             (&["-f", "", "-f", "y"], "Only one empty -f can be specified"),
             (&["-f", "", "-C"], "-C needs either -b <backend> or -f <vcl_file>"),
             (&["-b", "x", "-p", "foo"], "-p lacks '=' (foo)"),
-            (&["-d", "-F"], "-d cannot be used with -F"),
-            (&["-d", "-C", "-b", "x"], "-d cannot be used with -C"),
-            (&["-j", "unix"], "-j: a jail other than none is not in this version of copald"),
-            (&["-x", "cli"], "-x: printing documentation is not in this version of copald"),
-            (&["-h", "foo"], "Unknown hash method \"foo\""),
+            (&["-d", "-F"], "Only one of -d or -F can be specified"),
+            (&["-d", "-C", "-b", "x"], "-d makes no sense with -C"),
+            (&["-F", "-C", "-b", "x"], "-F makes no sense with -C"),
+            (&["-E", "x.so"], "-E x.so: extensions are programs for varnishd and cannot be loaded"),
+            (&["-F", "-x", "cli"], "-x must be the first argument"),
+            (&["-x"], "option requires an argument -- 'x'"),
+            (&["-h", "foo,1"], "Unknown hash method \"foo\""),
+            (&["-h", "critbit,1"], "Hash method \"critbit\" takes no arguments"),
+            (&["-h", "simple_list,1"], "Hash method \"simple\" takes no arguments"),
+            (&["-W", "foo"], "Unknown waiter method \"foo\""),
         ] {
             assert_eq!(read(line), Err(error.to_owned()), "{line:?}");
         }
@@ -363,6 +403,8 @@ mod tests {
     fn asking_for_words_comes_first() {
         assert_eq!(parse(&["-V".to_owned(), "-Q".to_owned()]), Ok(Task::Version));
         assert_eq!(parse(&["-?".to_owned()]), Ok(Task::Usage));
+        assert_eq!(parse(&["-x".to_owned(), "vsl".to_owned()]), Ok(Task::Explain("vsl".to_owned())));
+        assert_eq!(parse(&["-xcli".to_owned(), "-F".to_owned()]), Ok(Task::Explain("cli".to_owned())));
         assert!(version().starts_with("copald (copal-"));
     }
 }

@@ -109,7 +109,8 @@ pub(crate) fn failure(message: &str) -> String {
     format!("Message from VCC-compiler:\n{message}{end}Running VCC-compiler failed, exited with 2\n")
 }
 
-/// Reads a VCL file; a relative name is looked for in the directories of `path`, then where we are.
+/// Reads a VCL file; a relative name is looked for in the directories of `path`, or where we are if it
+/// begins with `./`.
 ///
 /// # Errors
 /// The compiler's message.
@@ -136,7 +137,8 @@ fn places(name: &str, path: &str) -> Vec<PathBuf> {
         return vec![PathBuf::from(name)];
     }
     let directories = path.split(':').filter(|directory| !directory.is_empty());
-    directories.map(|directory| Path::new(directory).join(name)).chain([PathBuf::from(name)]).collect()
+    let places: Vec<PathBuf> = directories.map(|directory| Path::new(directory).join(name)).collect();
+    if places.is_empty() { vec![PathBuf::from(name)] } else { places }
 }
 
 /// A name that begins with `./` is meant beside the file that includes it.

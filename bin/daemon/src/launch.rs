@@ -2,13 +2,14 @@
 
 use crate::args::Arguments;
 use crate::control::{self, Entrance, Master, Sides, Terminal};
+use crate::jail::Jail;
 use crate::management::Management;
 use crate::parameters::{self, Parameters};
 use crate::plant::{Plant, Source};
 use crate::remote::{Fixed, Remote};
 use crate::workdir::{self, WorkDirectory};
 use crate::{background, compile, limits, log, panic, storage_spec};
-use admin::Reply;
+use admin::{Commands as _, Reply};
 use base::clock::{Clock, SystemClock};
 use copal_admin as admin;
 use copal_base as base;
@@ -16,28 +17,25 @@ use copal_net as net;
 use copal_observe as observe;
 use net::listen::Spec;
 use std::fmt::{Display, Write as _};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A value on the command line is wrong, or something it asks for cannot be had.
-const FAILED: u8 = 255;
-/// VCL does not compile, asked with `-C`; or an address cannot be listened on.
-const REFUSED: u8 = 2;
+/// The most of a file of commands that is read, bytes.
+const COMMANDS_MAX: u64 = 64 << 20;
+/// The exit code where a value on the command line is wrong, or something it asks for cannot be had.
+const FAILED: u8 = 2;
 
-/// Why the daemon does not come to be: what to print, and the exit code.
+/// Why the daemon does not come to be: what to print.
 struct Failure {
     message: String,
-    code: u8,
 }
 
 fn failed(why: impl Display) -> Failure {
-    Failure { message: why.to_string(), code: FAILED }
-}
-
-fn refused(why: impl Display) -> Failure {
-    Failure { message: why.to_string(), code: REFUSED }
+    Failure { message: why.to_string() }
 }
 
 /// Does what the arguments say. Returns when the daemon ends, or, without `-F`, when it runs in the background.
@@ -56,7 +54,7 @@ pub(crate) fn launch(arguments: &Arguments) -> ExitCode {
             true => eprintln!("Error:{message}"),
             false => eprintln!("Error: {message}\n(-? gives usage)"),
         }
-        ExitCode::from(failure.code)
+        ExitCode::from(FAILED)
     })
 }
 
@@ -109,7 +107,7 @@ fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
         let compiled = compile::compile(&source, &[], &parameters)
-            .map_err(|message| refused(format!("\n{}VCL compilation failed", compile::failure(&message))))?;
+            .map_err(|message| failed(format!("\n{}VCL compilation failed", compile::failure(&message))))?;
         let _ = write!(text, "{}", crate::management::vcl::show_all(&compiled.sources));
     }
     print!("{text}");
@@ -122,6 +120,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         background::leave_session();
     }
     let few_files = limits::raise_open_files();
+    let jail = Jail::parse(arguments.jail.as_deref()).map_err(failed)?;
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
     let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
@@ -130,7 +129,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let secret = directory.secret(arguments.secret.as_deref()).map_err(failed)?;
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let identity = arguments.identity.clone().unwrap_or_else(|| hostname.clone());
+    let commands = arguments.commands.as_deref().map(read_commands).transpose()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let shared = directory.path().join(observe::vsm::MANAGER);
+    jail.manager_directory(&shared).map_err(|error| failed(format!("{}: {error}", shared.display())))?;
     let shm = observe::Manager::create(directory.path(), &identity, clock.now())
         .map_err(|error| failed(format!("shared memory in {}: {error}", directory.path().display())))?;
     let shm = Rc::new(shm);
@@ -138,18 +140,21 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         directory: directory.path().to_owned(),
         identity,
         hostname,
+        jail,
         storage: arguments.storage.clone(),
         stores,
     };
     let remote = Remote::bind(fixed, &specs, &parameters, Rc::clone(&shm)).map_err(|error| {
         let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
-        refused(format!("{error}{source}"))
+        failed(format!("{error}{source}"))
     })?;
     let entrance = Entrance::bind(&arguments.cli).map_err(failed)?;
     let masters = arguments.masters.iter().map(|argument| Master::parse(argument));
     let masters = masters.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     publish(&entrance, &shm, directory.path(), secret.as_deref()).map_err(failed)?;
     let pid_file = arguments.pid_file.as_deref().map(workdir::pid_file).transpose().map_err(failed)?;
+
+    jail.settle_manager().map_err(|error| failed(format!("giving up rights: {error}")))?;
 
     // From here on, people are told through the log, and failures until "ready" on the terminal as well.
     match in_back {
@@ -161,11 +166,20 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         log::warning("few open files are allowed: connections beyond them are refused", &[("limit", &limit)]);
     }
     let mut management = Management::new(remote, parameters, clock);
+    management.set_jail(jail.name());
     for name in &arguments.read_only {
         management.protect(name).map_err(failed)?;
     }
     load(&mut management, vcls)?;
-    if !arguments.debug && management.has_active() {
+    if let Some(commands) = commands {
+        let mut protocol = String::new();
+        let outcome = control::script::run(&commands, &mut management, &mut protocol);
+        if !in_back {
+            print!("{protocol}");
+        }
+        outcome.map_err(failed)?;
+    }
+    if !arguments.debug && management.has_active() && !management.serving() {
         management.start().map_err(said)?;
     }
     announce(&management, &entrance);
@@ -180,6 +194,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
     log::info("ended", &[]);
     Ok(ExitCode::from(exit_bits))
+}
+
+/// The file of `-I`.
+fn read_commands(path: &str) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(COMMANDS_MAX).read_to_end(&mut text));
+    read.map_err(|error| failed(format!("Can't open {path}: {error}")))?;
+    Ok(text)
 }
 
 fn listen_specs(arguments: &[String]) -> Result<Vec<Spec>, Failure> {

@@ -8,6 +8,8 @@ mod args;
 mod background;
 mod compile;
 mod control;
+mod explain;
+mod jail;
 mod launch;
 mod limits;
 mod link;
@@ -53,6 +55,16 @@ fn main() -> ExitCode {
             print!("{}", args::USAGE);
             ExitCode::SUCCESS
         }
+        Ok(args::Task::Explain(topic)) => match explain::explain(&topic) {
+            Some(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            None => {
+                eprintln!("Error: Invalid -x argument\n(-? gives usage)");
+                ExitCode::from(USAGE_ERROR)
+            }
+        },
         Ok(args::Task::Run(arguments)) => launch::launch(&arguments),
         Err(error) => {
             eprintln!("Error: {error}\n(-? gives usage)");

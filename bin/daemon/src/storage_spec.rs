@@ -13,7 +13,7 @@ const SIZE_MIN: u64 = 1 << 20;
 pub(crate) struct Spec {
     /// The name: given, or `s0`, `s1` ... in the order of the command line.
     pub(crate) name: String,
-    /// The kind as it was given, for `storage.list`: `malloc`.
+    /// The kind, for `storage.list`: `malloc`, or `debug`, which is the same.
     pub(crate) kind: &'static str,
     /// Bytes of payload; `None` is unlimited.
     pub(crate) size: Option<u64>,
@@ -72,6 +72,9 @@ fn parse(argument: &str, unnamed: &mut usize) -> Result<Spec, Error> {
     let mut parts = rest.split(',');
     match parts.next().unwrap_or_default() {
         "malloc" | "default" => {}
+        // Varnish's variant for its own tests, which hands out more or less room than it was asked for. Here room is never
+        // more or less than that.
+        "debug" => return parse_debug(argument, &parts.collect::<Vec<_>>(), named(name, unnamed)),
         kind @ ("file" | "persistent" | "deprecated_persistent" | "umem" | "mse" | "mse4" | "tier") => {
             return Err(Error(format!(
                 "(-s {argument}) storage method \"{kind}\" is not in this version of copald"
@@ -84,14 +87,24 @@ fn parse(argument: &str, unnamed: &mut usize) -> Result<Spec, Error> {
         return Err(Error(format!("(-s {argument}) too many arguments ({extra})")));
     }
     let size = size.map(|size| parse_size(argument, size)).transpose()?;
-    let name = name.map_or_else(
+    Ok(Spec { name: named(name, unnamed), kind: "malloc", size })
+}
+
+fn named(name: Option<&str>, unnamed: &mut usize) -> String {
+    name.map_or_else(
         || {
             *unnamed += 1;
             format!("s{}", *unnamed - 1)
         },
         str::to_owned,
-    );
-    Ok(Spec { name, kind: "malloc", size })
+    )
+}
+
+fn parse_debug(argument: &str, options: &[&str], name: String) -> Result<Spec, Error> {
+    match options {
+        [] | ["lessspace" | "maxspace"] => Ok(Spec { name, kind: "debug", size: None }),
+        _ => Err(Error(format!("(-s {argument}) the options of \"debug\" are lessspace and maxspace"))),
+    }
 }
 
 fn parse_size(argument: &str, size: &str) -> Result<u64, Error> {
@@ -137,6 +150,7 @@ mod tests {
             &["malloc,6000m", "Transient=malloc,2000m"],
             Ok(&[("s0", Some(6000 << 20)), ("Transient", Some(2000 << 20))]),
         );
+        assert_eq!(parse_all(&["debug,lessspace".to_owned()]).unwrap()[0].kind, "debug");
         check(&["Transient=malloc,1g"], Ok(&[("s0", None), ("Transient", Some(1 << 30))]));
         check(
             &["a=malloc,1G", "default,2G", "malloc"],
@@ -146,6 +160,7 @@ mod tests {
 
     #[test]
     fn refusals() {
+        check(&["debug,1g"], Err("(-s debug,1g) the options of \"debug\" are lessspace and maxspace"));
         check(&["foo"], Err("Unknown storage method \"foo\""));
         check(
             &["disk=file,/x,50G"],

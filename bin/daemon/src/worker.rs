@@ -4,6 +4,7 @@
 //! sockets come and then questions; standard output and error are read by the manager and go to its process log.
 
 use crate::compile::Captured;
+use crate::jail::Jail;
 use crate::link::frame::{Event, Pipe};
 use crate::link::{self, Answer, Ask, descriptors};
 use crate::plant::{Load, Plant as _};
@@ -67,6 +68,7 @@ fn serve() -> io::Result<()> {
     // For process listings only.
     let _ = rustix::thread::set_name(c"copald-worker");
     tie_to_manager()?;
+    Jail::settle_worker()?;
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Nothing that is started from here gets the pipe.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;

@@ -81,7 +81,7 @@ fn answer_all(stream: TcpStream, count: &AtomicUsize) {
 
 fn copald(scratch: &Scratch) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_copald"));
-    command.arg("-n").arg(scratch.work()).args(["-a", "127.0.0.1:0", "-T", "127.0.0.1:0"]);
+    command.arg("-n").arg(scratch.work()).args(["-j", "none", "-a", "127.0.0.1:0", "-T", "127.0.0.1:0"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -406,10 +406,10 @@ fn refusals() {
     for (arguments, code, message) in [
         (&["-Q"][..], 2, "invalid option -- 'Q'"),
         (&["-C", "-f", vcl], 2, "Line 1 Pos"),
-        (&["-F", "-f", vcl], 255, "VCL compilation failed"),
+        (&["-F", "-f", vcl], 2, "VCL compilation failed"),
         (&["-f", vcl], 255, "VCL compilation failed"),
-        (&["-F", "-b", "none", "-p", "nosuch=1"], 255, "Unknown parameter \"nosuch\""),
-        (&["-F", "-b", "none", "-s", "file,/x,1g"], 255, "\"file\" is not in this version"),
+        (&["-F", "-b", "none", "-p", "nosuch=1"], 2, "Unknown parameter \"nosuch\""),
+        (&["-F", "-b", "none", "-s", "file,/x,1g"], 2, "\"file\" is not in this version"),
     ] {
         let output = copald(&scratch).args(arguments).stderr(Stdio::piped()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -100,7 +100,8 @@ impl Session {
         Reply::new(Status::Close, why)
     }
 
-    fn dispatch(&mut self, words: &[String], commands: &mut dyn Commands) -> Reply {
+    /// Runs one command, its words already apart, as the peer would give it.
+    pub fn dispatch(&mut self, words: &[String], commands: &mut dyn Commands) -> Reply {
         let Some(command) = table::find(&words[0]) else { return table::unknown() };
         if !self.trusted() && !command.before_auth {
             return table::unknown();

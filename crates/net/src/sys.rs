@@ -130,6 +130,11 @@ pub(crate) fn set_option_bytes(
 
 /// The user id of a user name, if there is such a user.
 pub(crate) fn user_id(name: &str) -> io::Result<Option<u32>> {
+    user_ids(name).map(|found| found.map(|(user, _)| user))
+}
+
+/// The ids of a user and of its login group, by the user's name, if there is such a user.
+pub(crate) fn user_ids(name: &str) -> io::Result<Option<(u32, u32)>> {
     let name = CString::new(name)?;
     let mut space = vec![0 as libc::c_char; SPACE];
     // SAFETY: an all-zero passwd (null pointers, zero ids) is a valid value to be overwritten.
@@ -138,7 +143,8 @@ pub(crate) fn user_id(name: &str) -> io::Result<Option<u32>> {
     // SAFETY: all pointers are valid for the call; `space` is as long as said.
     let result =
         unsafe { libc::getpwnam_r(name.as_ptr(), &mut entry, space.as_mut_ptr(), space.len(), &mut found) };
-    looked_up(result, found.is_null(), entry.pw_uid)
+    let known = looked_up(result, found.is_null(), entry.pw_uid)?;
+    Ok(known.map(|user| (user, entry.pw_gid)))
 }
 
 /// The group id of a group name, if there is such a group.

@@ -43,19 +43,29 @@ pub(crate) fn resolve(
     if let Some(path) = &definition.path {
         return Ok(vec![Endpoint::Unix(path.into())]);
     }
-    let port = definition.port();
+    let (host, port) = match port_of(&definition.host) {
+        Some((host, port)) => (host, port),
+        None => (definition.host.as_str(), definition.port()),
+    };
     let fail = |source| ResolveError {
         backend: definition.name.clone(),
-        host: format!("{}:{port}", definition.host),
+        host: format!("{host}:{port}"),
         source,
     };
-    let mut addresses = look_up(&definition.host, port).map_err(fail)?;
+    let mut addresses = look_up(host, port).map_err(fail)?;
     addresses.sort_by_key(|address| address.is_ipv6() != prefer_ipv6);
     addresses.truncate(ADDRESSES_MAX);
     if addresses.is_empty() {
         return Err(fail(io::Error::new(io::ErrorKind::NotFound, "no address")));
     }
     Ok(addresses.into_iter().map(Endpoint::Tcp).collect())
+}
+
+/// Host and port where the host bears one: `host:port` or `[v6]:port`. Source: Varnish 7.1, observed.
+fn port_of(host: &str) -> Option<(&str, &str)> {
+    let (bare, port) = host.rsplit_once(':')?;
+    let alone = bare.starts_with('[') && bare.ends_with(']') || !bare.contains(':');
+    (alone && !bare.is_empty() && !port.is_empty()).then_some((bare, port))
 }
 
 pub(crate) fn look_up(host: &str, port: &str) -> io::Result<Vec<SocketAddr>> {
@@ -79,6 +89,23 @@ pub(crate) fn look_up(host: &str, port: &str) -> io::Result<Vec<SocketAddr>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_with_ports() {
+        for (host, expected) in [
+            ("127.0.0.1:81", Some(("127.0.0.1", "81"))),
+            ("[::1]:81", Some(("[::1]", "81"))),
+            ("[::1]", None),
+            ("::1", None),
+            ("example.org", None),
+            (":81", None),
+            ("a:", None),
+        ] {
+            assert_eq!(port_of(host), expected, "{host}");
+        }
+        let endpoints = resolve(&definition("127.0.0.1:81", Some("82")), false).unwrap();
+        assert_eq!(endpoints, [Endpoint::Tcp("127.0.0.1:81".parse().unwrap())]);
+    }
 
     fn definition(host: &str, port: Option<&str>) -> BackendDefinition {
         BackendDefinition {

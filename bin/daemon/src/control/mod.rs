@@ -5,6 +5,7 @@
 
 mod entrance;
 mod outward;
+pub(crate) mod script;
 mod session;
 mod terminal;
 

@@ -8,21 +8,21 @@ use copal_admin as admin;
 use std::fmt::Write as _;
 
 /// What greets a session. The first line is the name of the protocol, which clients look for.
-pub(super) fn banner() -> String {
+pub(super) fn banner(jail: &str) -> String {
     format!(
         "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n{}\ncopal-{} revision {}\n\n\
          Type 'help' for command list.\nType 'quit' to close CLI session.\n",
-        platform(),
+        platform(jail),
         env!("CARGO_PKG_VERSION"),
         args::revision(),
     )
 }
 
-fn platform() -> String {
+fn platform(jail: &str) -> String {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     format!(
-        "{},{},{},-jnone,-smalloc,-hcritbit",
+        "{},{},{},-j{jail},-smalloc,-hcritbit",
         text(name.sysname()),
         text(name.release()),
         text(name.machine())

@@ -31,12 +31,14 @@ pub(crate) struct Management<P: Plant> {
     protected: HashSet<&'static str>,
     vcls: Table<P::Program>,
     clock: Arc<dyn Clock>,
+    /// The name of the jail, for the banner.
+    jail: &'static str,
 }
 
 impl<P: Plant> Management<P> {
     /// A manager that serves nothing yet.
     pub(crate) fn new(plant: P, parameters: Parameters, clock: Arc<dyn Clock>) -> Self {
-        Self { plant, parameters, protected: HashSet::new(), vcls: Table::default(), clock }
+        Self { plant, parameters, protected: HashSet::new(), vcls: Table::default(), clock, jail: "none" }
     }
 
     /// Lets the command line set `name` no more.
@@ -74,6 +76,11 @@ impl<P: Plant> Management<P> {
     /// What `vcl.use` would answer.
     pub(crate) fn activate(&mut self, name: &str) -> Result<(), Reply> {
         refusal(self.vcl_use(name))
+    }
+
+    /// Notes which rights the worker has, for the banner.
+    pub(crate) fn set_jail(&mut self, name: &'static str) {
+        self.jail = name;
     }
 
     /// Whether there is a VCL to serve with.
@@ -132,7 +139,7 @@ impl<P: Plant> Commands for Management<P> {
     }
 
     fn banner(&self) -> String {
-        general::banner()
+        general::banner(self.jail)
     }
 
     fn serving(&self) -> bool {

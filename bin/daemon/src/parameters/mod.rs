@@ -9,7 +9,7 @@ mod show;
 mod table;
 pub(crate) mod value;
 
-pub(crate) use show::{json, list, long};
+pub(crate) use show::{json, list, long, manual};
 use std::sync::LazyLock;
 pub(crate) use table::Parameters;
 use value::{Kind, Value};

@@ -51,6 +51,30 @@ pub(crate) fn long(row: &Row, parameters: &Parameters, out: &mut String) {
     out.push('\n');
 }
 
+/// Appends the entry of the manual (`-x parameter`), in reStructuredText.
+pub(crate) fn manual(row: &Row, out: &mut String) {
+    let _ = writeln!(out, ".. _ref_param_{0}:\n\n{0}\n{1}", row.name, "~".repeat(row.name.len()));
+    let mut fact = |word: &str, value: &str| {
+        let _ = writeln!(out, "\t* {word}: {value}");
+    };
+    if !row.unit.is_empty() {
+        fact("Units", row.unit);
+    }
+    if row.available() {
+        fact("Default", &row.kind.print(&row.default()));
+    }
+    let (least, most) = row.kind.bounds();
+    for (word, bound) in [("Minimum", least), ("Maximum", most)] {
+        if let Some(bound) = bound {
+            fact(word, &bound);
+        }
+    }
+    for paragraph in paragraphs(row) {
+        let _ = write!(out, "\n{paragraph}\n");
+    }
+    out.push('\n');
+}
+
 /// What is said of a parameter: what it does, why it does nothing, what to know before it is changed.
 fn paragraphs(row: &Row) -> Vec<String> {
     let mut paragraphs = Vec::new();

@@ -6,6 +6,7 @@
 //! ```
 
 use super::output::Output;
+use crate::jail::Jail;
 use crate::link::frame::{Event, Pipe};
 use crate::link::{Answer, Ask, descriptors};
 use crate::worker;
@@ -55,7 +56,7 @@ impl Child {
     ///
     /// # Errors
     /// It cannot be started.
-    pub(super) fn spawn(sockets: &[BorrowedFd<'_>], name: &str) -> io::Result<Self> {
+    pub(super) fn spawn(sockets: &[BorrowedFd<'_>], name: &str, jail: Jail) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (read, write) = io::pipe()?;
         let mut command = Command::new("/proc/self/exe");
@@ -65,6 +66,7 @@ impl Child {
         command.stdout(write.try_clone()?).stderr(write);
         // A terminal's Ctrl-C is for the manager, which lets the worker end in order.
         command.process_group(0);
+        jail.confine(&mut command);
         let process = command.spawn()?;
         // Our copies of the worker's ends go, so that its end is seen.
         drop(command);

@@ -12,6 +12,7 @@ mod child;
 pub(crate) mod output;
 
 use crate::compile::{self, Captured};
+use crate::jail::Jail;
 use crate::link::{self, Answer, Ask};
 use crate::parameters::Parameters;
 use crate::plant::{
@@ -50,6 +51,8 @@ pub(crate) struct Fixed {
     pub(crate) identity: String,
     /// `server.hostname`.
     pub(crate) hostname: String,
+    /// Which rights a worker has.
+    pub(crate) jail: Jail,
     /// The `-s` arguments.
     pub(crate) storage: Vec<String>,
     /// The stores that they mean.
@@ -190,11 +193,16 @@ impl Remote {
     fn launch(&mut self, start: link::Start) -> Result<(), String> {
         observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER)
             .map_err(|error| format!("shared memory: {error}"))?;
+        let shared = self.fixed.directory.join(observe::vsm::WORKER);
+        self.fixed
+            .jail
+            .worker_directory(&shared)
+            .map_err(|error| format!("shared memory: {}: {error}", shared.display()))?;
         let sockets = self.doors.iter().flat_map(|door| door.listeners.iter().map(|socket| socket.as_fd()));
         let sockets: Vec<_> = sockets.collect();
         let name = self.fixed.directory.display().to_string();
-        let mut child =
-            Child::spawn(&sockets, &name).map_err(|error| format!("could not start worker: {error}"))?;
+        let mut child = Child::spawn(&sockets, &name, self.fixed.jail)
+            .map_err(|error| format!("could not start worker: {error}"))?;
         log::info(&format!("Child ({}) Started", child.id()), &[]);
         match child.ask(&Ask::Start(Box::new(start)), self.manners.patience) {
             Ok(Answer::Done) => {

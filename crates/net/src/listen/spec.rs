@@ -106,7 +106,7 @@ impl Spec {
             let protocol = match part {
                 _ if part.eq_ignore_ascii_case("HTTP") => Protocol::Http,
                 _ if part.eq_ignore_ascii_case("PROXY") => Protocol::Proxy,
-                _ => return Err(format!("unknown protocol \"{part}\" (HTTP or PROXY)")),
+                _ => return Err(format!("Unknown protocol '{part}' (HTTP or PROXY)")),
             };
             if std::mem::replace(protocol_given, true) {
                 return Err("more than one protocol".into());
@@ -121,22 +121,22 @@ impl Spec {
             Address::Unix(path) if path.starts_with('/') => {}
             _ => return Err(format!("\"{key}\" is for Unix sockets with a path only")),
         }
-        if value.is_empty() {
-            return Err(format!("\"{key}\" has no value"));
+        if value.is_empty() && key != "mode" {
+            return Err(format!("Unknown {key} {value} in -a"));
         }
         let repeated = match key {
             "user" => self.user.replace(value.to_owned()).is_some(),
             "group" => self.group.replace(value.to_owned()).is_some(),
             _ => self.mode.replace(parse_mode(value)?).is_some(),
         };
-        if repeated { Err(format!("\"{key}\" is given twice")) } else { Ok(()) }
+        if repeated { Err(format!("Too many {key} sub-args in -a ({part})")) } else { Ok(()) }
     }
 }
 
 fn parse_mode(value: &str) -> Result<u32, String> {
     match u32::from_str_radix(value, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err(format!("mode \"{value}\" is not octal up to 777")),
+        _ => Err(format!("Invalid mode sub-arg {value} in -a (octal, up to 777)")),
     }
 }
 
@@ -266,8 +266,9 @@ mod tests {
             (":80,user=root", "Unix"),
             ("@x,mode=600", "Unix"),
             ("/x,mode=999", "octal"),
-            ("/x,mode=600,mode=600", "twice"),
-            ("/x,user=", "no value"),
+            ("/x,mode=600,mode=600", "Too many mode sub-args"),
+            ("/x,user=", "Unknown user "),
+            ("/x,mode=", "Invalid mode"),
             ("/x,colour=red", "colour"),
             ("9x=:80", "9x"),
             ("=:80", "not a name"),
