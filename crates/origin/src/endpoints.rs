@@ -47,11 +47,8 @@ pub(crate) fn resolve(
         Some((host, port)) => (host, port),
         None => (definition.host.as_str(), definition.port()),
     };
-    let fail = |source| ResolveError {
-        backend: definition.name.clone(),
-        host: format!("{host}:{port}"),
-        source,
-    };
+    let fail =
+        |source| ResolveError { backend: definition.name.clone(), host: format!("{host}:{port}"), source };
     let mut addresses = look_up(host, port).map_err(fail)?;
     addresses.sort_by_key(|address| address.is_ipv6() != prefer_ipv6);
     addresses.truncate(ADDRESSES_MAX);
