@@ -2,6 +2,7 @@
 
 use crate::check::{Checker, not_found};
 use crate::compile::{Options, Socket};
+use crate::convert::split_endpoint;
 use crate::diagnostics::{Checked, Problem};
 use crate::source::{Sources, Span};
 use crate::symbols::Kind;
@@ -52,6 +53,7 @@ pub(crate) fn backend(
             ))
         }
         (Some(host), None) => {
+            split_host(&mut definition);
             resolvable(checker.options, &definition, host).map_err(inside)?;
             Ok(definition)
         }
@@ -59,6 +61,16 @@ pub(crate) fn backend(
             socket(checker, &definition, path).map_err(inside)?;
             Ok(definition)
         }
+    }
+}
+
+/// Without a `.port` the host may hold one; it then goes to the origin in `Host` as well.
+fn split_host(definition: &mut BackendDefinition) {
+    let (host, Some(port)) = split_endpoint(&definition.host) else { return };
+    if definition.port.is_none() {
+        let (host, port) = (host.to_owned(), port.to_owned());
+        definition.host_header.get_or_insert(definition.host.clone());
+        (definition.host, definition.port) = (host, Some(port));
     }
 }
 

@@ -24,6 +24,9 @@ const RESOLVE_MAX: u8 = 32;
 /// How much text may be open at once, in bytes.
 const TEXT_MAX: usize = 4 << 20;
 
+/// Why nothing is banned where the expression is an unset string.
+pub const NULL_ARGUMENT: &str = "Null argument";
+
 /// What execution waits for when only the caller can provide it.
 #[derive(Debug)]
 pub enum Wait {
@@ -377,14 +380,7 @@ impl Machine {
                     host.hash_data(&self.texts[start..])?;
                     self.texts.truncate(start);
                 }
-                Op::Ban => {
-                    let start = self.close().start;
-                    // As in Varnish, a bad ban is logged and the subroutine goes on.
-                    if let Err(why) = host.ban(&self.texts[start..]) {
-                        host.log("VCL_Error", format!("ban(): {why}").as_bytes());
-                    }
-                    self.texts.truncate(start);
-                }
+                Op::Ban => self.ban(host),
                 Op::Rollback(side) => host.rollback(side)?,
                 Op::Vmod { function, object, arguments } => {
                     if let Some(wait) = self.call(instance, subroutine, host, function, object, arguments)? {
@@ -480,6 +476,16 @@ impl Machine {
         let order = if left.set && right.set { left_text.cmp(right_text) } else { Ordering::Greater };
         self.flag = compare::holds(comparison, order);
         self.texts.truncate(left.start);
+    }
+
+    /// As in Varnish, a bad ban is logged and the subroutine goes on.
+    fn ban(&mut self, host: &mut dyn Host) {
+        let Open { start, set } = self.close();
+        let outcome = if set { host.ban(&self.texts[start..]) } else { Err(NULL_ARGUMENT.to_owned()) };
+        if let Err(why) = outcome {
+            host.log("VCL_Error", format!("ban(): {why}").as_bytes());
+        }
+        self.texts.truncate(start);
     }
 
     fn call(

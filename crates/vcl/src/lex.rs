@@ -172,7 +172,7 @@ impl Lexer<'_> {
         let mut count = 0;
         loop {
             match self.text.get(from + count) {
-                None => return Err(at(start, "Missing colon at end of BLOB:")),
+                None | Some(b'\n' | b'\r') => return Err(at(start, "Missing colon at end of BLOB:")),
                 Some(b':') => break,
                 Some(b'=') => {
                     let padding = self.text[from + count..].iter().take_while(|byte| **byte == b'=').count();

@@ -102,8 +102,8 @@ impl Regex {
         self.captures_at(subject, 0)
     }
 
-    /// Appends `subject` to `out` with the first match, or `all`, replaced. In `replacement`, `\0` or `\&` is the
-    /// match, `\1` to `\9` are its groups, and a backslash before anything else stands for that thing.
+    /// Appends `subject` to `out` with the first match, or `all`, replaced. In `replacement`, `\0` is the match,
+    /// `\1` to `\9` are its groups, and a backslash before anything else stands for that thing.
     ///
     /// # Errors
     /// A fault if a match went over its limits or the result over 1 MiB.
@@ -224,14 +224,14 @@ fn expand(replacement: &[u8], subject: &[u8], groups: &Groups, out: &mut Vec<u8>
             continue;
         }
         match rest.next() {
-            Some(&digit @ (b'0'..=b'9' | b'&')) => {
-                let group = if digit == b'&' { 0 } else { usize::from(digit - b'0') };
+            Some(&digit @ b'0'..=b'9') => {
+                let group = usize::from(digit - b'0');
                 if let Some(Some(range)) = groups.get(group) {
                     out.extend_from_slice(&subject[range.clone()]);
                 }
             }
             Some(&other) => out.push(other),
-            None => {}
+            None => out.push(b'\\'),
         }
     }
 }
@@ -269,12 +269,12 @@ mod tests {
     fn substitutes() {
         for (pattern, subject, replacement, once, all) in [
             ("a", "banana", "o", "bonana", "bonono"),
-            ("(.)a", "banana", r"<\1\0\&>", "<bbaba>nana", "<bbaba><nnana><nnana>"),
+            ("(.)a", "banana", r"<\1\0\&>", "<bba&>nana", "<bba&><nna&><nna&>"),
             ("", "ab", "-", "-ab", "-a-b-"),
             ("x*", "ab", "-", "-ab", "-a-b-"),
             (r"^(https?)://([^/]+)(/.*)$", "http://h/p", r"\3\9", "/p", "/p"),
             ("q", "ab", "x", "ab", "ab"),
-            ("b", "ab", r"\\\", r"a\", r"a\"),
+            ("b", "ab", r"\\\", r"a\\", r"a\\"),
             ("$", "ab", "c", "abc", "abc"),
         ] {
             let regex = Regex::new(pattern).unwrap();

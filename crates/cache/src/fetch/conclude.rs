@@ -34,6 +34,11 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     {
         return Step::Done(Fetched::Stored(object));
     }
+    if fetch.storage.is_none() {
+        // VCL chose none.
+        fetch.trail.records.text(Tag::FetchError, b"Could not get storage");
+        return Step::failed();
+    }
     let Ok(variant) = rules::vary::build(&fetch.response.fields, &fetch.request.fields) else {
         fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         release(fetch);

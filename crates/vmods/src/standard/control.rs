@@ -83,9 +83,14 @@ fn last_ban<'host>(call: &'host mut Call<'_>) -> Option<&'host mut String> {
 
 /// `std.ban(expression)`: whether the ban was taken; an error clears with the next call that has none.
 pub(super) fn ban(call: &mut Call<'_>) -> Result<Value> {
-    let expression = Arguments(call.arguments).text_or_empty(0)?;
-    let outcome = call.host.ban(expression);
+    let outcome = match &call.arguments[0] {
+        Value::String(None) => Err(vcl::exec::NULL_ARGUMENT.to_owned()),
+        _ => call.host.ban(Arguments(call.arguments).text_or_empty(0)?),
+    };
     let taken = outcome.is_ok();
+    if let Err(why) = &outcome {
+        call.host.log("VCL_Error", format!("ban(): {why}").as_bytes());
+    }
     if let Some(sentence) = last_ban(call) {
         *sentence = outcome.err().unwrap_or_default();
     }
