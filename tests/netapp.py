@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """A cache before an S3 endpoint that authorizes every request by itself, as NetApp's TR-4796 has it: tests/vcl/objects.vcl."""
 import os
+import socket
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from client import Client  # noqa: E402
@@ -360,6 +362,28 @@ def static_backend():
     expect(status('.ssl = 1; .ssl_sni = 0; .ssl_verify_peer = 1; .ssl_verify_host = 0;'), 200)
     expect(status('.ssl = 1; .ssl_verify_peer = 0;'), 200)
     expect(status('.ssl = 0;'), 503, "in the clear to a server that is not")
+
+
+@case("a pipe goes through TLS both ways", ENTERPRISE)
+def piped():
+    origin = Origin(lambda x: x.reply(x.request.body[::-1]), seal=CERTIFICATE)
+    cache = Daemon(f'''vcl 4.1; backend b {{ .host = "127.0.0.1"; .port = "{origin.port}"; .ssl = 1; }}
+        sub vcl_recv {{ return (pipe); }}''', environment=TRUST)
+    for _ in range(3):
+        with Client(cache.port) as client:
+            expect(client.fetch("/", "POST", body=BODY).body, BODY[::-1])
+
+
+@case("a server that keeps silent in the handshake uses up connect_timeout, no more", ENTERPRISE)
+def silent():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        cache = Daemon(f'''vcl 4.1; backend b {{ .host = "127.0.0.1"; .port = "{server.getsockname()[1]}"; .ssl = 1;
+            .connect_timeout = 0.3s; }}''', environment=TRUST)
+        began = time.monotonic()
+        with Client(cache.port) as client:
+            expect(client.fetch("/").status, 503)
+        check(0.25 < time.monotonic() - began < 5, "as long as the time-out")
+        check("connect timeout" in cache_log(cache), "the reason")
 
 
 @case("goto.dns_backend: an origin that only the request names, looked up while it waits", ENTERPRISE)

@@ -278,7 +278,11 @@ impl Running {
         let backends: usize = self
             .services
             .values()
-            .map(|service| service.vcl.instance.backends.iter().flatten().count())
+            .map(|service| {
+                let defined = service.vcl.instance.backends.iter().flatten().count();
+                let groups = backends::groups(&service.vcl);
+                defined + groups.iter().map(|group| group.members().len()).sum::<usize>()
+            })
             .sum();
         control.n_backend.set(backends as u64);
         control.n_vcl.set(ready + discarded);

@@ -19,6 +19,13 @@ pub enum Fault {
     Io(io::Error),
 }
 
+impl Fault {
+    /// Whether nothing is wrong but that the socket has nothing to give.
+    pub(super) fn is_blocking(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,9 +1,11 @@
 //! The state of one sealed connection: records on the socket's side, plain bytes on ours.
 //!
 //! Reading also writes (what the protocol answers by itself), and a write is over when the kernel has its records: so
-//! nothing lies here that only a later call would send.
+//! nothing lies here that only a later call would send. Records are received a buffer at a time, since rustls by itself
+//! asks for 4 KiB, a quarter of a record.
 
 use super::fault::Fault;
+use crate::buffer::Buffer;
 use crate::stream::{Idle, Stream};
 use parking_lot::Mutex;
 use rustls::Connection;
@@ -19,6 +21,8 @@ pub(crate) struct Session {
 
 struct State {
     connection: Connection,
+    /// What was received and not yet taken in. None is held where nothing is.
+    incoming: Option<Buffer>,
     /// Plain bytes that were taken and whose records are not all out yet: the result of the write that is under way.
     taken: usize,
 }
@@ -31,7 +35,7 @@ impl fmt::Debug for Session {
 
 impl Session {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { state: Mutex::new(State { connection, taken: 0 }) }
+        Self { state: Mutex::new(State { connection, incoming: None, taken: 0 }) }
     }
 
     /// Sends and takes in records until both sides may talk.
@@ -96,19 +100,20 @@ impl Session {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result.map(Some),
             }
-            match state.connection.read_tls(&mut Present(stream)) {
-                Ok(_) => {
-                    state.connection.process_new_packets().map_err(|error| into_io(error.into()))?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
+            match state.take_in(|room| stream.receive_present(room)) {
+                Ok(_) => {}
+                Err(fault) if fault.is_blocking() => return Ok(None),
+                Err(fault) => return Err(into_io(fault)),
             }
         }
     }
 
-    /// Whether plain bytes (or the end) can be read without the socket.
+    /// Whether plain bytes (or the end) may be read without the socket.
     pub(crate) fn has_plain(&self) -> bool {
         let mut state = self.state.lock();
+        if state.incoming.is_some() {
+            return true;
+        }
         match state.connection.process_new_packets() {
             Ok(found) => found.plaintext_bytes_to_read() > 0 || found.peer_has_closed(),
             Err(_) => true,
@@ -124,11 +129,10 @@ impl Session {
                 Ok(found) if !found.peer_has_closed() => {}
                 Ok(_) | Err(_) => return Idle::Closed,
             }
-            match state.connection.read_tls(&mut Present(stream)) {
-                Ok(0) => return Idle::Closed,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Idle::Quiet,
-                Err(_) => return Idle::Closed,
+            match state.take_in(|room| stream.receive_present(room)) {
+                Ok(1..) => {}
+                Err(fault) if fault.is_blocking() => return Idle::Quiet,
+                Ok(0) | Err(_) => return Idle::Closed,
             }
         }
     }
@@ -161,17 +165,29 @@ impl State {
 
     /// Takes in records: how many bytes; 0 is the end of the socket's stream.
     fn receive(&mut self, stream: &Stream, context: &mut Context<'_>) -> Poll<Result<usize, Fault>> {
-        let count = match self.connection.read_tls(&mut Incoming { stream, context }) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-            Err(error) => return Poll::Ready(Err(Fault::Io(error))),
-        };
-        if let Err(error) = self.connection.process_new_packets() {
-            // The peer is told why, if it can be.
-            let _ = self.flush(stream, context);
-            return Poll::Ready(Err(error.into()));
+        match self.take_in(|room| blocking(stream.poll_receive(context, room))) {
+            Err(fault) if fault.is_blocking() => Poll::Pending,
+            Err(fault) => {
+                // The peer is told why, if it can be.
+                let _ = self.flush(stream, context);
+                Poll::Ready(Err(fault))
+            }
+            Ok(count) => Poll::Ready(Ok(count)),
         }
-        Poll::Ready(Ok(count))
+    }
+
+    /// Takes in some of what was received before, else of what `receive` receives.
+    fn take_in(&mut self, receive: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> Result<usize, Fault> {
+        let mut buffer = self.incoming.take().unwrap_or_default();
+        if buffer.is_empty() {
+            let count = receive(buffer.room()).map_err(Fault::Io)?;
+            buffer.filled(count);
+        }
+        let count = self.connection.read_tls(&mut buffer.unread()).map_err(Fault::Io)?;
+        buffer.consume(count);
+        self.incoming = Some(buffer).filter(|buffer| !buffer.is_empty());
+        self.connection.process_new_packets()?;
+        Ok(count)
     }
 }
 
@@ -187,18 +203,6 @@ fn blocking(result: Poll<io::Result<usize>>) -> io::Result<usize> {
     match result {
         Poll::Ready(result) => result,
         Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-    }
-}
-
-/// The socket for reading; wakes the task.
-struct Incoming<'a, 'b> {
-    stream: &'a Stream,
-    context: &'a mut Context<'b>,
-}
-
-impl Read for Incoming<'_, '_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        blocking(self.stream.poll_receive(self.context, buffer))
     }
 }
 
@@ -219,15 +223,6 @@ impl Write for Outgoing<'_, '_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The socket for reading what is there.
-struct Present<'a>(&'a Stream);
-
-impl Read for Present<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.receive_present(buffer)
     }
 }
 
