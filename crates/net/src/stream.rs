@@ -186,12 +186,25 @@ impl Stream {
         if let Some(session) = &self.seal {
             return session.idle(self);
         }
-        match self.io.try_io(Interest::READABLE, Inner::peek) {
-            Ok(0) => Idle::Closed,
-            Ok(_) => Idle::Data,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Idle::Quiet,
-            Err(_) => Idle::Closed,
-        }
+        idle_of(self.io.try_io(Interest::READABLE, Inner::peek))
+    }
+
+    /// As [`Stream::idle`], but asks the kernel itself.
+    pub fn look(&self) -> Idle {
+        idle_of(self.io.get_ref().peek())
+    }
+
+    /// Has the calling thread's runtime watch the socket, whichever did so before.
+    ///
+    /// # Errors
+    /// The runtime's refusal to watch one more descriptor.
+    ///
+    /// # Panics
+    /// Outside a runtime with input and output enabled.
+    pub fn adopt(self) -> io::Result<Self> {
+        let Self { io, seal, peer, local } = self;
+        let io = sys::watch(io.into_inner(), Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Self { io, seal, peer, local })
     }
 
     /// Writes some of `slices` (the first [`SLICES_MAX`] at most), at once if there is room, else when there is.
@@ -415,6 +428,16 @@ impl Inner {
             Self::Tcp(socket) => SockRef::from(socket).peek(&mut byte),
             Self::Unix(socket) => SockRef::from(socket).peek(&mut byte),
         }
+    }
+}
+
+/// What a peek says.
+fn idle_of(peeked: io::Result<usize>) -> Idle {
+    match peeked {
+        Ok(0) => Idle::Closed,
+        Ok(_) => Idle::Data,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Idle::Quiet,
+        Err(_) => Idle::Closed,
     }
 }
 

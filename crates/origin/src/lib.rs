@@ -33,5 +33,5 @@ pub use error::{Blame, Error, Retry};
 pub use group::Group;
 pub use health::Admin;
 pub use maker::Maker;
-pub use pool::Pools;
+pub use pool::{Pools, Shelves};
 pub use settings::{Settings, Timeouts};

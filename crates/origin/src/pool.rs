@@ -2,15 +2,17 @@
 //!
 //! Kept by address, not by backend: a VCL that is loaded anew finds the warm connections of the old one. With TLS, what
 //! was asked for and checked is part of it. The one used last is used next, so the surplus of a busy minute grows old and
-//! is closed.
+//! is closed. A thread that has none takes one over from another thread: that costs two calls into the kernel, a new
+//! connection a round trip and a place at the server.
 
 use crate::settings::Settings;
 use copal_base::{Live, LiveReader};
 use copal_net::{Endpoint, Idle, Stream};
+use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{Arc, Weak as SharedWeak};
 use std::time::{Duration, Instant};
 
 /// How often old connections are looked for.
@@ -28,9 +30,17 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub struct Pools {
     settings: RefCell<LiveReader<Settings>>,
-    idle: RefCell<HashMap<Peer, Vec<Kept>>>,
+    idle: Arc<Shelf>,
+    shelves: Arc<Shelves>,
     sweeping: Cell<bool>,
 }
+
+/// One thread's unused connections. Others look only when they have none, so the lock is free but for moments.
+type Shelf = Mutex<HashMap<Peer, Vec<Kept>>>;
+
+/// Where the threads of a process find each other's unused connections.
+#[derive(Debug, Default)]
+pub struct Shelves(Mutex<Vec<SharedWeak<Shelf>>>);
 
 #[derive(Debug)]
 struct Kept {
@@ -39,11 +49,23 @@ struct Kept {
 }
 
 impl Pools {
-    /// An empty set for this thread.
+    /// An empty set for this thread, which shares with no other.
     pub fn new(settings: &Arc<Live<Settings>>) -> Rc<Self> {
+        Self::among(settings, &Arc::default())
+    }
+
+    /// An empty set for this thread, which shares with all that were given the same `shelves`.
+    pub fn among(settings: &Arc<Live<Settings>>, shelves: &Arc<Shelves>) -> Rc<Self> {
+        let idle = Arc::new(Shelf::default());
+        {
+            let mut known = shelves.0.lock();
+            known.retain(|shelf| shelf.strong_count() > 0);
+            known.push(Arc::downgrade(&idle));
+        }
         Rc::new(Self {
             settings: RefCell::new(settings.reader()),
-            idle: RefCell::default(),
+            idle,
+            shelves: Arc::clone(shelves),
             sweeping: Cell::new(false),
         })
     }
@@ -55,35 +77,40 @@ impl Pools {
 
     /// How many connections are kept.
     pub fn len(&self) -> usize {
-        self.idle.borrow().values().map(Vec::len).sum()
+        self.idle.lock().values().map(Vec::len).sum()
     }
 
     /// Whether none is kept.
     pub fn is_empty(&self) -> bool {
-        self.idle.borrow().is_empty()
+        self.idle.lock().is_empty()
     }
 
     /// Closes all kept connections.
     pub fn clear(&self) {
-        let closed = self.idle.take();
+        let closed = std::mem::take(&mut *self.idle.lock());
         drop(closed);
     }
 
     /// A kept connection that is still open and has nothing to say. Others met on the way are closed.
     pub(crate) fn take(&self, peer: &Peer) -> Option<Stream> {
-        let mut idle = self.idle.borrow_mut();
-        let kept = idle.get_mut(peer)?;
-        let mut found = None;
-        while let Some(candidate) = kept.pop() {
-            if candidate.stream.idle() == Idle::Quiet {
-                found = Some(candidate.stream);
-                break;
-            }
-        }
-        if kept.is_empty() {
-            idle.remove(peer);
-        }
-        found
+        take_from(&mut self.idle.lock(), peer).or_else(|| self.take_over(peer))
+    }
+
+    /// One that another thread keeps.
+    fn take_over(&self, peer: &Peer) -> Option<Stream> {
+        let others: Vec<Arc<Shelf>> = {
+            let known = self.shelves.0.lock();
+            known
+                .iter()
+                .filter_map(SharedWeak::upgrade)
+                .filter(|shelf| !Arc::ptr_eq(shelf, &self.idle))
+                .collect()
+        };
+        others.iter().find_map(|shelf| {
+            let stream = take_from(&mut *shelf.try_lock()?, peer)?;
+            let stream = stream.adopt().ok()?;
+            (stream.look() == Idle::Quiet).then_some(stream)
+        })
     }
 
     /// Keeps a connection; says whether there was room.
@@ -93,7 +120,7 @@ impl Pools {
             return false;
         }
         {
-            let mut idle = self.idle.borrow_mut();
+            let mut idle = self.idle.lock();
             let kept = idle.entry(peer).or_default();
             if kept.len() >= settings.idle_max {
                 return false;
@@ -109,13 +136,29 @@ impl Pools {
     /// Closes what is too old and what the other side has closed.
     fn close_old(&self, now: Instant) {
         let limit = Duration::try_from_secs_f64(self.settings().idle_timeout).unwrap_or(Duration::MAX);
-        self.idle.borrow_mut().retain(|_, kept| {
+        self.idle.lock().retain(|_, kept| {
             kept.retain(|one| {
                 now.saturating_duration_since(one.since) < limit && one.stream.idle() == Idle::Quiet
             });
             !kept.is_empty()
         });
     }
+}
+
+/// The one used last that is still open. Others met on the way are closed.
+fn take_from(idle: &mut HashMap<Peer, Vec<Kept>>, peer: &Peer) -> Option<Stream> {
+    let kept = idle.get_mut(peer)?;
+    let mut found = None;
+    while let Some(candidate) = kept.pop() {
+        if candidate.stream.idle() == Idle::Quiet {
+            found = Some(candidate.stream);
+            break;
+        }
+    }
+    if kept.is_empty() {
+        idle.remove(peer);
+    }
+    found
 }
 
 /// Runs while anything is kept.
@@ -161,6 +204,43 @@ mod tests {
             pools.close_old(Instant::now() + Duration::from_secs(61));
             assert!(pools.is_empty());
             assert!(pools.take(&peer).is_none());
+        });
+    }
+
+    #[test]
+    fn a_thread_takes_over_what_another_keeps() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
+        let peer = Peer { endpoint, seal: None };
+        let settings = Arc::new(Live::new(Settings::default()));
+        let shelves = Arc::new(Shelves::default());
+        let (filled, wait_filled) = std::sync::mpsc::channel();
+        let (taken, wait_taken) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let (peer, settings, shelves) = (&peer, &settings, &shelves);
+            scope.spawn(move || {
+                worker::block_on(async {
+                    let pools = Pools::among(settings, shelves);
+                    let stream = connect(&peer.endpoint).await.unwrap();
+                    let local = stream.local();
+                    assert!(pools.put(peer.clone(), stream));
+                    filled.send(local).unwrap();
+                    wait_taken.recv().unwrap();
+                    assert!(pools.is_empty());
+                });
+            });
+            let local = wait_filled.recv().unwrap();
+            let mut far = listener.accept().unwrap().0;
+            worker::block_on(async {
+                let pools = Pools::among(settings, shelves);
+                let mut stream = pools.take(peer).expect("the other thread keeps one");
+                assert_eq!(stream.local(), local);
+                std::io::Write::write_all(&mut far, b"hello").unwrap();
+                let mut buffer = [0; 8];
+                assert_eq!(stream.read(&mut buffer).await.unwrap(), 5);
+                assert!(pools.take(peer).is_none());
+            });
+            taken.send(()).unwrap();
         });
     }
 }

@@ -90,6 +90,7 @@ impl Running {
             shared,
             front: Arc::new(Live::new(wire_up::front(parameters))),
             origin: Arc::new(Live::new(wire_up::origin(parameters))),
+            shelves: Arc::default(),
             log: shm.log().clone(),
             counters: Arc::clone(shm.counters()),
             failures: Arc::default(),

@@ -33,6 +33,8 @@ pub(super) struct Parts {
     pub(super) front: Arc<Live<front::Settings>>,
     /// Parameters of origin connections.
     pub(super) origin: Arc<Live<origin::Settings>>,
+    /// Unused connections to origins, for all threads.
+    pub(super) shelves: Arc<origin::Shelves>,
     /// The log and the counters.
     pub(super) log: observe::LogWriter,
     /// Counters.
@@ -142,7 +144,7 @@ fn spawn(
             }
         };
         stripe.threads.inc();
-        let pools = origin::Pools::new(&parts.origin);
+        let pools = origin::Pools::among(&parts.origin, &parts.shelves);
         let seed = seed(index);
         let local = Rc::new(cache::Local::new(&parts.shared, stripe, parts.log.clone(), pools, seed));
         let settings: LiveReader<front::Settings> = parts.front.reader();
