@@ -91,6 +91,16 @@ pub(crate) struct Private {
     pub(crate) uncacheable: bool,
 }
 
+/// The backend that VCL wants for a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Hint {
+    /// The program's default.
+    #[default]
+    Default,
+    /// This one; `None` is VCL's `none`.
+    Chosen(Option<BackendRef>),
+}
+
 /// How many bytes went each way, for the log and counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Transfer {
@@ -148,7 +158,7 @@ pub struct Exchange {
     pub(crate) hit: bool,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
-    pub(crate) backend_hint: Option<BackendRef>,
+    pub(crate) backend_hint: Hint,
     pub(crate) storage_hint: Option<Text>,
     pub(crate) ttl_max: Option<Seconds>,
     pub(crate) grace_max: Option<Seconds>,
@@ -208,7 +218,7 @@ impl Exchange {
             hit: false,
             client_ip: session.client,
             identity: None,
-            backend_hint: None,
+            backend_hint: Hint::Default,
             storage_hint: None,
             ttl_max: None,
             grace_max: None,
@@ -284,7 +294,7 @@ impl Exchange {
         self.body = Body::Empty;
         self.source = Source::None;
         self.identity = None;
-        self.backend_hint = None;
+        self.backend_hint = Hint::Default;
         self.storage_hint = None;
         self.ttl_max = None;
         self.grace_max = None;
@@ -450,6 +460,14 @@ impl Exchange {
         debug_assert!(self.head.is_empty(), "a request with a body has no prepared response");
         if !std::mem::replace(&mut self.close, true) {
             self.response.fields.set_known(Field::Connection, b"close");
+        }
+    }
+
+    /// The backend to ask, if there is one.
+    pub(crate) fn hint(&self) -> Option<BackendRef> {
+        match &self.backend_hint {
+            Hint::Default => self.current.vcl.as_ref()?.instance.default_backend().cloned(),
+            Hint::Chosen(backend) => backend.clone(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What VCL sees of a client request: [`Exchange`] as a [`Host`].
 
-use crate::exchange::{Exchange, Source, protocol};
+use crate::exchange::{Exchange, Hint, Source, protocol};
 use crate::header::{Header, Room, unchangeable};
 use crate::index::purge::Remainder;
 use crate::local::Current;
@@ -230,7 +230,7 @@ impl Exchange {
             Var::ReqHashIgnoreBusy => Value::Bool(self.ignore_busy),
             Var::ReqHashIgnoreVary => Value::Bool(self.ignore_vary),
             Var::ReqIsHitmiss | Var::ReqIsHitpass => Value::Bool(self.marker == Some(variable)),
-            Var::ReqBackendHint => self.hint(),
+            Var::ReqBackendHint => Value::Backend(self.hint()),
             Var::ReqStorage => Value::Storage(self.storage_hint.clone()),
             Var::ClientIp => Value::Ip(Some(self.client_ip)),
             Var::ClientIdentity => identity(self.identity.as_ref(), self.client_ip),
@@ -294,7 +294,7 @@ impl Exchange {
             Var::BereqMethod => copy(&request.method),
             Var::BereqUrl => copy(&request.target),
             Var::BereqProto => copy(protocol(request.version)),
-            Var::BereqBackend => self.hint(),
+            Var::BereqBackend => Value::Backend(self.hint()),
             Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
             Var::BereqTime => Value::Time(self.times.arrival),
             Var::BereqConnectTimeout => {
@@ -309,11 +309,6 @@ impl Exchange {
     /// Whether the response's body can be processed for ESI.
     pub(crate) fn can_esi(&self) -> bool {
         false
-    }
-
-    fn hint(&self) -> Value {
-        let default = || self.current.vcl.as_ref()?.instance.default_backend().cloned();
-        Value::Backend(self.backend_hint.clone().or_else(default))
     }
 }
 
@@ -343,7 +338,7 @@ impl Host for Exchange {
             Var::ReqHashIgnoreVary => self.ignore_vary = flag(&value),
             Var::ReqBackendHint | Var::BereqBackend => {
                 if let Value::Backend(backend) = value {
-                    self.backend_hint = backend;
+                    self.backend_hint = Hint::Chosen(backend);
                 }
             }
             Var::ReqStorage => {

@@ -10,7 +10,7 @@ use crate::host::{Action, Fault, Host, Result, Sub};
 use crate::instance::Instance;
 use crate::program::Program;
 use crate::typed::{Comparison, Plain};
-use crate::value::{BackendRef, Resolved, Text, Value};
+use crate::value::{Ask, BackendRef, Resolved, Text, Value};
 use crate::variables::Var;
 use crate::vmod::Call;
 use std::cmp::Ordering;
@@ -589,12 +589,17 @@ fn in_acl(program: &Program, index: u32, address: &Value, host: &mut dyn Host) -
     found.is_some_and(|entry| !entry.negated)
 }
 
-/// Follows directors to the backend that would serve now.
-fn resolve(mut backend: BackendRef, host: &mut dyn Host) -> Option<BackendRef> {
+/// Follows directors to the backend that would serve now, on behalf of the task `host`.
+pub fn resolve(mut backend: BackendRef, host: &mut dyn Host) -> Option<BackendRef> {
+    // Directors may change the task's data while they look at its request.
+    let (digest, url) = {
+        let ask = host.ask();
+        (ask.digest.copied(), ask.url.to_vec())
+    };
     for depth in 0..RESOLVE_MAX {
-        let mut ask = host.ask();
-        ask.depth = depth;
-        match backend.resolve(&ask) {
+        let random = host.ask().random;
+        let ask = Ask { now: host.now(), digest: digest.as_ref(), url: &url, random, depth };
+        match backend.resolve_in_task(&ask, host) {
             Resolved::Itself => return Some(backend),
             Resolved::Other(other) => backend = other,
             Resolved::None => return None,

@@ -242,10 +242,7 @@ impl Fetch {
             key: exchange.key,
             busy: None,
             stale: None,
-            backend: exchange
-                .backend_hint
-                .clone()
-                .or_else(|| exchange.current.vcl.as_ref()?.instance.default_backend().cloned()),
+            backend: exchange.hint(),
             chosen: None,
             timeouts: Timeouts::default(),
             upload: prepare::upload(exchange, purpose),

@@ -12,13 +12,10 @@ use observe::Tag;
 use rules::hop::Copy;
 use std::any::Any;
 use std::sync::Arc;
-use vcl::host::{Action, Host, Sub};
-use vcl::value::{Ask, BackendRef, Resolved};
+use vcl::host::{Action, Sub};
+use vcl::value::{Ask, BackendRef};
 use wire::h1::RequestFraming;
 use wire::{Known, RequestHead, Version};
-
-/// The most directors that may stand one behind another.
-const CHAIN_MAX: u8 = 32;
 
 /// `bereq` of a new fetch: the client's request without what concerns only the connection, and for the cache without
 /// what would make the answer partial or conditional.
@@ -100,26 +97,6 @@ fn log_request(fetch: &mut Fetch) {
     for field in request.fields.iter() {
         records.text(Tag::BereqHeader, field.line);
     }
-}
-
-/// Follows directors to a backend, on behalf of the task `host`.
-pub(crate) fn resolve(backend: &BackendRef, host: &mut dyn Host) -> Option<BackendRef> {
-    let mut backend = BackendRef::clone(backend);
-    // Directors may change the task's data while they look at its request.
-    let (digest, url) = {
-        let ask = host.ask();
-        (ask.digest.copied(), ask.url.to_vec())
-    };
-    for depth in 0..CHAIN_MAX {
-        let ask =
-            Ask { now: host.now(), digest: digest.as_ref(), url: &url, random: host.ask().random, depth };
-        match backend.resolve_in_task(&ask, host) {
-            Resolved::Itself => return Some(backend),
-            Resolved::Other(next) => backend = next,
-            Resolved::None => return None,
-        }
-    }
-    None
 }
 
 /// The origin behind a resolved backend.

@@ -23,7 +23,7 @@ const UPLOAD: usize = 32 << 10;
 
 pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step {
     fetch.now = fetch.local.now();
-    let resolved = fetch.backend.clone().and_then(|backend| prepare::resolve(&backend, fetch));
+    let resolved = fetch.backend.clone().and_then(|backend| vcl::exec::resolve(backend, fetch));
     let Some(backend) = resolved else {
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
         fetch.local.counters.backend_unhealthy.inc();

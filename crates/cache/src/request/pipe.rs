@@ -75,11 +75,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
 }
 
 async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
-    let hint = exchange
-        .backend_hint
-        .clone()
-        .or_else(|| exchange.current.vcl.as_ref()?.instance.default_backend().cloned());
-    let leaf = hint.and_then(|backend| prepare::resolve(&backend, exchange));
+    let leaf = exchange.hint().and_then(|backend| vcl::exec::resolve(backend, exchange));
     let Some(leaf) = leaf.and_then(prepare::leaf) else {
         exchange.records.text(Tag::FetchError, b"no backend");
         return Step::Synth(503, None);
