@@ -360,6 +360,124 @@ fn the_worker_ends_with_its_manager() {
     eventually("the worker lives on", || !alive());
 }
 
+/// A daemon of which this test keeps the terminal.
+fn at_terminal(scratch: &Scratch, arguments: &[&str]) -> Child {
+    let mut command = copald(scratch);
+    command.arg("-d").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn the_terminal_commands_and_ends_it() {
+    let (scratch, origin) = (Scratch::new("terminal"), Origin::start());
+    let mut process = at_terminal(&scratch, &["-b", &origin.backend()]);
+    let mut input = process.stdin.take().unwrap();
+    let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut until = |part: &str| output.find(|line| line.as_ref().unwrap().contains(part)).unwrap().unwrap();
+    until("Varnish Cache CLI 1.0");
+    writeln!(input, "status").unwrap();
+    assert_eq!(until("Child"), "Child in state stopped");
+    writeln!(input, "start\nstatus\ndebug.listen_address").unwrap();
+    assert_eq!(until("Child"), "Child in state running");
+    let address = address(&until("a0 "));
+    assert!(get(&address, "/").ends_with(BODY));
+    drop(input);
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(&address).is_err(), "the worker lives on");
+}
+
+#[test]
+fn it_calls_its_master() {
+    let scratch = Scratch::new("master");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let master = listener.local_addr().unwrap().to_string().replace(':', " ");
+    let mut process = at_terminal(&scratch, &["-S", "none", "-M", &master]);
+    // One that went away is called again.
+    for _ in 0..2 {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        writeln!(stream.get_mut(), "pid").unwrap();
+        let line =
+            (&mut stream).lines().map(Result::unwrap).find(|line| line.starts_with("Master:")).unwrap();
+        assert!(line.ends_with(&format!(" {}", process.id())), "{line}");
+    }
+    drop(process.stdin.take());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_file_of_commands_comes_before_the_start() {
+    let (scratch, origin) = (Scratch::new("commands"), Origin::start());
+    let file = scratch.0.join("start.cli");
+    let vcl = format!("vcl 4.1; backend b {{ .host = \"{}\"; }}", origin.backend());
+    std::fs::write(
+        &file,
+        format!("-nonsense\nparam.set default_ttl 44\nvcl.inline i << EOF\n{vcl}\nEOF\nvcl.use i"),
+    )
+    .unwrap();
+    let mut daemon = Daemon::start(&scratch, &["-f", "", "-I", file.to_str().unwrap()]);
+    let address = daemon.address();
+    assert!(get(&address, "/").ends_with(BODY));
+    assert!(daemon.ok(&["param.show", "default_ttl"]).contains("Value is: 44.000"));
+    assert_eq!(daemon.end(), Some(0));
+    std::fs::write(&file, "nonsense\n").unwrap();
+    let output = copald(&scratch)
+        .args(["-F", "-f", "", "-I", file.to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("-I file CLI command failed (101)"), "{said}");
+}
+
+/// Only root can give up rights: elsewhere this says so and checks nothing.
+#[test]
+fn in_jail_the_worker_is_somebody_else() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("not root: not checked");
+    }
+    let (scratch, origin) = (Scratch::new("jail"), Origin::start());
+    let backend = origin.backend();
+    let jail = ["-b", &backend, "-j", "unix,user=daemon,workuser=daemon"];
+    let mut daemon = Daemon::start(&scratch, &jail);
+    let status = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = |pid: u32, name: &str| {
+        let status = status(pid);
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (manager, worker) = (daemon.process.id(), daemon.worker().unwrap());
+    assert!(line(worker, "Uid:").iter().all(|id| id != "0"));
+    assert!(line(worker, "Gid:").iter().all(|id| id != "0"));
+    assert!(line(worker, "Groups:").is_empty());
+    assert_eq!(line(worker, "CapEff:"), ["0000000000000000"]);
+    assert_eq!(line(worker, "CapPrm:"), ["0000000000000000"]);
+    assert_eq!(line(worker, "NoNewPrivs:"), ["1"]);
+    // CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID and SETUID: bits 0, 1, 3, 4, 5, 6, 7.
+    assert_eq!(line(manager, "CapEff:"), ["00000000000000fb"]);
+    let address = daemon.address();
+    assert!(get(&address, "/").ends_with(BODY));
+    // The manager can still kill and follow it.
+    signal(worker, rustix::process::Signal::KILL);
+    eventually("no other worker", || daemon.worker().is_some_and(|other| other != worker));
+    daemon.ok(&["stop"]);
+    daemon.ok(&["start"]);
+    assert!(get(&address, "/").ends_with(BODY));
+}
+
+#[test]
+fn a_hangup_changes_nothing() {
+    let scratch = Scratch::new("hangup");
+    let mut daemon = Daemon::start(&scratch, &["-b", "none"]);
+    let worker = daemon.worker();
+    signal(daemon.process.id(), rustix::process::Signal::HUP);
+    assert_eq!(daemon.ok(&["status"]), "Child in state running");
+    assert_eq!(daemon.worker(), worker);
+    signal(daemon.process.id(), rustix::process::Signal::INT);
+    eventually("INT does not end it", || daemon.process.try_wait().unwrap().is_some());
+    assert!(!scratch.work().join("_.vsm_child").exists());
+}
+
 #[test]
 fn the_soft_limit_of_open_files_is_raised() {
     let scratch = Scratch::new("files");
