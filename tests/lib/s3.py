@@ -60,48 +60,47 @@ class Store(Origin):
         if request.method == "OPTIONS":
             return x.reply()
         who, (path, _, query) = self._who(request), request.target.partition("?")
-        status = self._respond(x, who, path, query)
+        status, send = self._decide(x, who, path, query)
         with self.lock:
             self.log.append((who or "nobody", request.method, request.target, status))
+        send()
 
-    def _respond(self, x, who, path, query):
+    def _decide(self, x, who, path, query):
+        """The status, and what sends the answer."""
         request = x.request
         if not who or (path in self.objects and who not in self.readers[path]):
-            x.reply(f"<Error><Code>AccessDenied</Code>{path}</Error>", 403, {"Content-Type": "application/xml"})
-            return 403
+            text = f"<Error><Code>AccessDenied</Code>{path}</Error>"
+            return 403, lambda: x.reply(text, 403, {"Content-Type": "application/xml"})
         if request.method == "PUT":
             self.put(path, request.body)
             self.readers[path].add(who)
-            x.reply(headers={"ETag": self.objects[path][1]})
-            return 200
+            return 200, lambda: x.reply(headers={"ETag": self.objects[path][1]})
         if request.method == "DELETE":
             self.objects.pop(path, None)
-            x.reply(status=204)
-            return 204
+            return 204, lambda: x.reply(status=204)
         if query.startswith("list"):
-            x.reply("".join(f"<Key>{key}</Key>" for key in sorted(self.objects)), headers={"Content-Type": "text/xml"})
-            return 200
+            text = "".join(f"<Key>{key}</Key>" for key in sorted(self.objects))
+            return 200, lambda: x.reply(text, headers={"Content-Type": "text/xml"})
         if path not in self.objects:
-            x.reply("<Error><Code>NoSuchKey</Code></Error>", 404)
-            return 404
+            return 404, lambda: x.reply("<Error><Code>NoSuchKey</Code></Error>", 404)
         body, tag = self.objects[path]
         headers = [("ETag", tag), ("Last-Modified", "Mon, 06 Nov 2023 08:49:37 GMT"), ("x-note", self.note)]
         if tag in request.headers.get("if-none-match", ""):
-            x.head(304, headers)
-            return 304
-        status = 200
-        if "range" in request.headers:
-            first, last = (int(part) for part in request.headers["range"].removeprefix("bytes=").split("-"))
-            headers.append(("Content-Range", f"bytes {first}-{last}/{len(body)}"))
-            status, body = 206, body[first:last + 1]
+            return 304, lambda: x.head(304, headers)
+        if "range" not in request.headers:
+            return 200, lambda: self._send(x, who, 200, headers, body)
+        first, last = (int(part) for part in request.headers["range"].removeprefix("bytes=").split("-"))
+        headers.append(("Content-Range", f"bytes {first}-{last}/{len(body)}"))
+        return 206, lambda: self._send(x, who, 206, headers, body[first:last + 1])
+
+    def _send(self, x, who, status, headers, body):
         x.head(status, headers + [("Content-Length", len(body))])
-        if request.method != "HEAD":
+        if x.request.method != "HEAD":
             half = len(body) // 2
             x.send(body[:half])
             if who == self.gated:
                 self.gate.wait(20)
             x.send(body[half:])
-        return status
 
 
 class User:
