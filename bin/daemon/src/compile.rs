@@ -42,7 +42,8 @@ pub(crate) fn compile(
         .iter()
         .map(|(name, text)| Source { name: name.clone(), text: text.clone().into() })
         .collect();
-    Ok(Compiled { labels: program.labels(), program: Arc::new(world.finish()), sources })
+    let (labels, warnings) = (program.labels(), program.warnings);
+    Ok(Compiled { program: Arc::new(world.finish()), sources, labels, warnings })
 }
 
 /// Compiles once more what was compiled before.

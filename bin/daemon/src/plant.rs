@@ -28,6 +28,8 @@ pub(crate) struct Compiled<Program> {
     pub(crate) sources: Vec<Source>,
     /// The labels that it hands requests to.
     pub(crate) labels: Vec<String>,
+    /// What the compiler found odd; empty if nothing.
+    pub(crate) warnings: String,
 }
 
 /// A VCL to be taken into service.

@@ -192,7 +192,7 @@ pub struct Exchange {
 impl Exchange {
     /// The exchange of a new connection.
     pub fn new(local: &Rc<Local>, session: &Rc<Session>) -> Self {
-        let current = local.current();
+        let current = Rc::clone(local.idle());
         Self {
             request: RequestHead::default(),
             response: ResponseHead::default(),
@@ -438,10 +438,9 @@ impl Exchange {
         self.begun = false;
         self.body = Body::Empty;
         self.source = Source::None;
-        if let Some(first) = self.began_with.take() {
-            // An idle connection keeps no VCL that is not the active one.
-            self.current = first;
-        }
+        // What waits for its next request keeps no VCL.
+        self.began_with = None;
+        self.current = Rc::clone(self.local.idle());
         self.records.end();
     }
 

@@ -51,6 +51,8 @@ pub struct Local {
     readers: RefCell<Readers>,
     labels: RefCell<LiveReader<Labels>>,
     current: RefCell<Rc<Current>>,
+    /// What an exchange holds between two requests: no VCL.
+    idle: Rc<Current>,
     vxids: RefCell<VxidPool>,
     hot: RefCell<Hot>,
     random: Cell<u64>,
@@ -76,6 +78,7 @@ impl Local {
             pools,
             readers: RefCell::new(readers),
             labels: RefCell::new(shared.labels.reader()),
+            idle: Rc::new(Current { settings: Arc::clone(&current.settings), vcl: None }),
             current: RefCell::new(Rc::new(current)),
             vxids: RefCell::new(shared.vxids.pool()),
             hot: RefCell::default(),
@@ -108,6 +111,11 @@ impl Local {
             });
         }
         Rc::clone(&current)
+    }
+
+    /// Settings of old and no VCL, for what serves no request.
+    pub(crate) fn idle(&self) -> &Rc<Current> {
+        &self.idle
     }
 
     /// The VCL that the label stands for at this moment.

@@ -53,11 +53,21 @@ fn add_values(
     directory.add(class, ident, HEAD_BYTES + 8 * values, |mapping| write_head(mapping, kind.id))
 }
 
-/// A section of counters of its own, found by readers as long as this value lives.
+/// A section of counters of its own, found by readers as long as this value lives and is not hidden.
 #[derive(Debug)]
 pub struct Live<T> {
     view: View<T>,
-    _segment: Segment,
+    segment: Segment,
+}
+
+impl<T> Live<T> {
+    /// Hides it from readers, or shows it again. It is counted in it all the same.
+    ///
+    /// # Errors
+    /// The file that could not be written, and why.
+    pub fn set_shown(&self, shown: bool) -> io::Result<()> {
+        self.segment.set_listed(shown)
+    }
 }
 
 impl<T: Section> Live<T> {
@@ -65,7 +75,7 @@ impl<T: Section> Live<T> {
         let kind = T::kind();
         let ident = if name.is_empty() { kind.label.to_owned() } else { format!("{}.{name}", kind.label) };
         let segment = add_values(directory, "Stat", &ident, kind, kind.points.len())?;
-        Ok(Live { view: View::new(Arc::clone(segment.mapping()), HEAD_BYTES), _segment: segment })
+        Ok(Live { view: View::new(Arc::clone(segment.mapping()), HEAD_BYTES), segment })
     }
 }
 

@@ -159,16 +159,33 @@ impl Directory {
         Ok(())
     }
 
-    fn remove(&self, entry: &Entry) {
+    fn list(&self, entry: &Entry) -> io::Result<()> {
         let mut index = self.index.lock();
+        if index.entries.iter().all(|other| other.file != entry.file) {
+            self.append(&entry.line('+'))?;
+            index.entries.push(entry.clone());
+        }
+        Ok(())
+    }
+
+    fn unlist(&self, entry: &Entry) -> io::Result<()> {
+        let mut index = self.index.lock();
+        let before = index.entries.len();
         index.entries.retain(|other| other.file != entry.file);
+        if index.entries.len() == before {
+            return Ok(());
+        }
         index.dead += 1;
-        // The directory may be gone already when the process ends: nobody is left to tell.
-        let _ = if index.dead > DEAD_MAX && index.dead > index.entries.len() {
+        if index.dead > DEAD_MAX && index.dead > index.entries.len() {
             self.rewrite(&mut index)
         } else {
             self.append(&entry.line('-'))
-        };
+        }
+    }
+
+    fn remove(&self, entry: &Entry) {
+        // The directory may be gone already when the process ends: nobody is left to tell.
+        let _ = self.unlist(entry);
         let _ = fs::remove_file(self.path.join(&entry.file));
     }
 }
@@ -208,6 +225,14 @@ impl Segment {
     /// Its line in the index.
     pub fn entry(&self) -> &Entry {
         &self.entry
+    }
+
+    /// Takes it out of the index, so that readers do not find it, or puts it back. Its memory stays as it is.
+    ///
+    /// # Errors
+    /// The index cannot be written, and why.
+    pub fn set_listed(&self, listed: bool) -> io::Result<()> {
+        if listed { self.directory.list(&self.entry) } else { self.directory.unlist(&self.entry) }
     }
 }
 

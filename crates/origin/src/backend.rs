@@ -189,6 +189,17 @@ impl Backend {
         &self.counters
     }
 
+    /// Hides its counters from readers, as long as its VCL is cold, or shows them again.
+    ///
+    /// # Errors
+    /// The shared memory's index cannot be written.
+    pub fn show_counters(&self, shown: bool) -> std::io::Result<()> {
+        match &self.counters {
+            Counters::Shared(section) => section.set_shown(shown),
+            Counters::Own(_) => Ok(()),
+        }
+    }
+
     /// Its timeouts, the parameters filling in for what the definition leaves out. VCL may change them for one exchange.
     pub fn timeouts(&self, settings: &Settings) -> Timeouts {
         let all = Timeouts::from(settings);

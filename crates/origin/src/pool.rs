@@ -116,7 +116,7 @@ impl Pools {
     /// Keeps a connection; says whether there was room.
     pub(crate) fn put(self: &Rc<Self>, peer: Peer, stream: Stream) -> bool {
         let settings = self.settings();
-        if settings.idle_timeout <= 0.0 {
+        if settings.idle_timeout <= 0.0 || settings.resting.contains(&peer.endpoint) {
             return false;
         }
         {
@@ -133,10 +133,14 @@ impl Pools {
         true
     }
 
-    /// Closes what is too old and what the other side has closed.
+    /// Closes what is too old, what the other side has closed, and what only cold VCLs used.
     fn close_old(&self, now: Instant) {
-        let limit = Duration::try_from_secs_f64(self.settings().idle_timeout).unwrap_or(Duration::MAX);
-        self.idle.lock().retain(|_, kept| {
+        let settings = self.settings();
+        let limit = Duration::try_from_secs_f64(settings.idle_timeout).unwrap_or(Duration::MAX);
+        self.idle.lock().retain(|peer, kept| {
+            if settings.resting.contains(&peer.endpoint) {
+                return false;
+            }
             kept.retain(|one| {
                 now.saturating_duration_since(one.since) < limit && one.stream.idle() == Idle::Quiet
             });
@@ -204,6 +208,14 @@ mod tests {
             pools.close_old(Instant::now() + Duration::from_secs(61));
             assert!(pools.is_empty());
             assert!(pools.take(&peer).is_none());
+            let stream = connect(&peer.endpoint).await.unwrap();
+            let far = listener.accept().unwrap();
+            assert!(pools.put(peer.clone(), stream));
+            let resting = Arc::new(std::collections::HashSet::from([peer.endpoint.clone()]));
+            settings.update(|settings| settings.resting = resting);
+            pools.close_old(Instant::now());
+            assert!(pools.is_empty());
+            drop(far);
         });
     }
 

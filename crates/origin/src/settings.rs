@@ -2,7 +2,10 @@
 
 use base::Seconds;
 use copal_base as base;
+use copal_net::Endpoint;
 use copal_wire::h1::Limits;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Parameters. Times in seconds; a timeout of 0 or less never passes.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +29,8 @@ pub struct Settings {
     pub prefer_ipv6: bool,
     /// Unused connections kept for one address on one thread, at most.
     pub idle_max: usize,
+    /// Addresses to which no unused connections are kept: those of VCLs that are cold alone.
+    pub resting: Arc<HashSet<Endpoint>>,
 }
 
 impl Default for Settings {
@@ -41,6 +46,7 @@ impl Default for Settings {
             limits: Limits::default(),
             prefer_ipv6: false,
             idle_max: 256,
+            resting: Arc::default(),
         }
     }
 }

@@ -41,7 +41,12 @@ impl Plant for Paper {
         let labels: Vec<String> = text.strip_prefix("uses:").map(str::to_owned).into_iter().collect();
         match text == "bad" || labels.iter().any(|used| known.iter().all(|label| label.name != *used)) {
             true => Err(format!("{text} at {}\n", source.name)),
-            false => Ok(Compiled { program: text.to_owned(), sources: vec![source.clone()], labels }),
+            false => Ok(Compiled {
+                program: text.to_owned(),
+                sources: vec![source.clone()],
+                labels,
+                warnings: String::new(),
+            }),
         }
     }
 

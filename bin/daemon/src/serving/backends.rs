@@ -33,6 +33,11 @@ fn grouped(vcl: &Vcl) -> impl Iterator<Item = Arc<origin::Backend>> {
     groups(vcl).into_iter().flat_map(|group| group.members())
 }
 
+/// All backends, of the source and of groups.
+pub(super) fn all(vcl: &Vcl) -> impl Iterator<Item = Arc<origin::Backend>> {
+    leaves(vcl).into_iter().chain(grouped(vcl))
+}
+
 fn directors(vcl: &Vcl) -> impl Iterator<Item = BackendRef> {
     vcl.instance.objects.iter().filter_map(|object| object.get().and_then(vmods::director_of))
 }
@@ -45,8 +50,8 @@ pub(super) fn idle_ask(now: Time) -> Ask<'static> {
 /// All rows of one VCL: backends in the order of the source, then directors.
 pub(super) fn list(vcl: &Vcl, now: Time) -> Vec<Backend> {
     let ask = idle_ask(now);
-    let leaves = leaves(vcl).into_iter().chain(grouped(vcl)).map(|backend| leaf_row(vcl, &backend));
-    leaves.chain(directors(vcl).map(|director| director_row(vcl, &director, &ask))).collect()
+    let backends = all(vcl).map(|backend| leaf_row(vcl, &backend));
+    backends.chain(directors(vcl).map(|director| director_row(vcl, &director, &ask))).collect()
 }
 
 fn leaf_row(vcl: &Vcl, backend: &origin::Backend) -> Backend {

@@ -23,14 +23,19 @@ use copal_vcl as vcl;
 use net::listen::Listening;
 use net::worker::Stop;
 use observe::{Kind, Tag};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use store::Engine;
 use vcl::instance::Instance;
 
 /// References to a VCL that are ours and no request's: in [`Running::vcls`], and with upkeep if it is the active one.
 const OWN_REFERENCES: usize = 1;
+
+/// How often, and after which pauses, it is looked whether the threads have let go of a VCL: 150 ms in all.
+const SETTLE_STEPS: u32 = 75;
+const SETTLE_STEP: Duration = Duration::from_millis(2);
 
 /// A VCL in service.
 struct Service {
@@ -183,10 +188,12 @@ impl Running {
             self.parts.shared.index.tags.set_wanted(true);
         }
         let mut service = Service { vcl, probing: None };
-        if load.warm {
-            self.start_probes(&mut service);
+        match load.warm {
+            true => self.start_probes(&mut service),
+            false => show_counters(&service.vcl, false),
         }
         self.services.insert(load.name.to_owned(), service);
+        self.rest();
         Ok(())
     }
 
@@ -205,6 +212,34 @@ impl Running {
         service.probing = Some(stop);
     }
 
+    /// Lets the threads close the connections that they keep to backends of cold VCLs alone.
+    fn rest(&self) {
+        let endpoints = |warm: bool| {
+            let services = self.services.values().filter(move |service| service.probing.is_some() == warm);
+            let backends = services.flat_map(|service| backends::all(&service.vcl));
+            backends
+                .flat_map(|backend| backend.endpoints().cloned().collect::<Vec<_>>())
+                .collect::<HashSet<_>>()
+        };
+        let warm = endpoints(true);
+        let resting: HashSet<_> =
+            endpoints(false).into_iter().filter(|endpoint| !warm.contains(endpoint)).collect();
+        if *self.parts.origin.get().resting != resting {
+            self.parts.origin.update(|settings| settings.resting = Arc::new(resting));
+        }
+    }
+
+    /// Waits a moment for the threads to let go of a VCL that is no longer active, so that its users are then requests.
+    /// Threads look at their next request, or at their next tick, of which there are ten a second.
+    fn settle(&self, name: &str) {
+        for _ in 0..SETTLE_STEPS {
+            if self.users(name) == 0 {
+                return;
+            }
+            std::thread::sleep(SETTLE_STEP);
+        }
+    }
+
     /// From now on, there are these labels and no others.
     pub(super) fn set_labels(&mut self, labels: &[Label]) {
         let row = |label: &Label| {
@@ -216,9 +251,12 @@ impl Running {
 
     /// Serves new requests with the VCL of that name.
     pub(super) fn activate(&mut self, name: &str) {
-        if let Some(service) = self.services.get(name) {
-            self.parts.shared.vcl.set(Some(Arc::clone(&service.vcl)));
-            self.note_done(&format!("vcl.use {name}"));
+        let Some(service) = self.services.get(name) else { return };
+        let before = self.parts.shared.vcl.get().as_ref().as_ref().map(|vcl| vcl.name.clone());
+        self.parts.shared.vcl.set(Some(Arc::clone(&service.vcl)));
+        self.note_done(&format!("vcl.use {name}"));
+        if let Some(before) = before.filter(|before| before != name) {
+            self.settle(&before);
         }
     }
 
@@ -229,7 +267,9 @@ impl Running {
             true => self.start_probes(&mut service),
             false => end_probes(&mut service),
         }
+        show_counters(&service.vcl, warm);
         self.services.insert(name.to_owned(), service);
+        self.rest();
         self.note_done(&format!("vcl.state {name} {}", temperature(warm)));
     }
 
@@ -237,6 +277,7 @@ impl Running {
     pub(super) fn discard(&mut self, name: &str) {
         if let Some(mut service) = self.services.remove(name) {
             end_probes(&mut service);
+            show_counters(&service.vcl, false);
             self.lingering.push(service.vcl);
             self.note_done(&format!("vcl.discard {name}"));
         }
@@ -301,7 +342,8 @@ impl Running {
         self.parts.shared.bans.set_dups(parameters.ban_dups);
         self.parts.shared.index.tags.set_max(parameters.xkey_max);
         self.parts.front.set(wire_up::front(parameters));
-        self.parts.origin.set(wire_up::origin(parameters));
+        let resting = Arc::clone(&self.parts.origin.get().resting);
+        self.parts.origin.set(origin::Settings { resting, ..wire_up::origin(parameters) });
         for memory in &self.memories {
             memory.set_evict_max(parameters.nuke_limit);
         }
@@ -377,6 +419,15 @@ impl Running {
 
 fn temperature(warm: bool) -> &'static str {
     if warm { "warm" } else { "cold" }
+}
+
+/// Shows the counters of a VCL's backends to readers, or hides them.
+fn show_counters(vcl: &Vcl, shown: bool) {
+    for backend in backends::all(vcl) {
+        if let Err(error) = backend.show_counters(shown) {
+            log::error("counters", &[("backend", &backend.display()), ("error", &error)]);
+        }
+    }
 }
 
 fn end_probes(service: &mut Service) {

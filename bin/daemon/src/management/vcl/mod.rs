@@ -91,6 +91,10 @@ impl<P: Plant> Management<P> {
             .plant
             .compile(source, &self.vcls.labels(), &self.parameters)
             .map_err(|message| failed_compilation(&message))?;
+        let mut said = match compiled.warnings.as_str() {
+            "" => String::new(),
+            warnings => format!("Message from VCC-compiler:\n{warnings}"),
+        };
         let now = self.now_time();
         let warm = state != State::Cold;
         let vcl = Loaded { name: name.to_owned(), compiled, state, warm, last_used: now };
@@ -102,15 +106,17 @@ impl<P: Plant> Management<P> {
             })?;
         }
         self.vcls.push(Entry::Vcl(Box::new(vcl)));
-        Ok(match (crowded, running) {
-            (true, _) => Reply::ok(format!(
+        if !running {
+            said.push_str("VCL compiled.\n");
+        }
+        if crowded {
+            said = format!(
                 "{} VCLs loaded\nRemember to vcl.discard the old/unused VCLs.\n\
                  (See max_vcl and max_vcl_handling parameters)",
                 count + 1
-            )),
-            (false, false) => Reply::ok("VCL compiled.\n"),
-            (false, true) => Reply::done(),
-        })
+            );
+        }
+        Ok(Reply::ok(said))
     }
 
     pub(super) fn vcl_use(&mut self, name: &str) -> Reply {
