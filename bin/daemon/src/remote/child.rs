@@ -192,7 +192,8 @@ impl Child {
             if let Ok(Some(status)) = self.process.try_wait() {
                 let report = self.output.finish();
                 let explained = self.output.explained();
-                return Obituary { pid: self.process.id(), status, report, explained, killed };
+                let last_words = self.output.last_words();
+                return Obituary { pid: self.process.id(), status, report, explained, last_words, killed };
             }
             let late = Instant::now() >= until;
             // One whose pipe is closed is most likely about to end, with its own report.
@@ -215,6 +216,8 @@ pub(super) struct Obituary {
     pub(super) report: Option<String>,
     /// Whether it said why, then or shortly before.
     pub(super) explained: bool,
+    /// What else it said last, whole lines.
+    pub(super) last_words: String,
     /// That it had to be killed, and why.
     pub(super) killed: Option<&'static str>,
 }
@@ -261,7 +264,14 @@ mod tests {
 
     fn check(raw: i32, end: End, words: &str) {
         let status = ExitStatus::from_raw(raw);
-        let obituary = Obituary { pid: 7, status, report: None, explained: false, killed: None };
+        let obituary = Obituary {
+            pid: 7,
+            status,
+            report: None,
+            explained: false,
+            last_words: String::new(),
+            killed: None,
+        };
         assert_eq!((obituary.end(), obituary.words().as_str()), (end, words));
     }
 

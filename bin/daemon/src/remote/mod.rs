@@ -263,7 +263,8 @@ impl Remote {
         let end = obituary.end();
         match (obituary.report, end) {
             (None, End::Status(_) | End::Signal { .. }) if !obituary.explained => {
-                self.panic.replace(Some(panic::report(&words, "", "", "")));
+                let message = format!("{words}\n{}", obituary.last_words);
+                self.panic.replace(Some(panic::report(message.trim_end(), "", "", "")));
             }
             (report, _) => self.keep(report),
         }

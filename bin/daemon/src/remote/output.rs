@@ -10,6 +10,7 @@
 
 use crate::log;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// A longer line is cut.
 const LINE_MAX: u64 = 8 << 10;
+/// How many of the last foreign lines are kept.
+const WORDS_MAX: usize = 20;
 /// A longer report is cut.
 pub(crate) const REPORT_MAX: usize = 256 << 10;
 /// How long the end of the output is waited for once the worker has ended: what it started may hold the pipe.
@@ -34,6 +37,8 @@ pub(crate) fn announce(length: usize) -> String {
 #[derive(Debug)]
 pub(super) struct Output {
     report: Arc<Mutex<Option<String>>>,
+    /// The last lines of somebody who knows nothing of us, like the runtime when it aborts.
+    words: Arc<Mutex<VecDeque<String>>>,
     /// When a report was last taken.
     taken: Cell<Option<Instant>>,
     done: Receiver<()>,
@@ -48,11 +53,21 @@ impl Output {
         let report = Arc::new(Mutex::new(None));
         let (finished, done) = channel();
         let kept = Arc::clone(&report);
+        let words = Arc::new(Mutex::new(VecDeque::new()));
+        let heard = Arc::clone(&words);
         std::thread::Builder::new().name("output".to_owned()).spawn(move || {
             let mut reader = BufReader::new(pipe);
             while let Some(said) = next(&mut reader) {
                 match said {
                     Said::Line(level, line) => log::say(level, &format!("Child ({pid}) said {line}")),
+                    Said::Foreign(line) => {
+                        log::say(log::Level::Info, &format!("Child ({pid}) said {line}"));
+                        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                        if heard.len() == WORDS_MAX {
+                            heard.pop_front();
+                        }
+                        heard.push_back(line);
+                    }
                     Said::Report(text) => {
                         log::error(&format!("Child ({pid}) {}", text.trim_end()), &[]);
                         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -62,7 +77,7 @@ impl Output {
             // Nobody may be waiting.
             let _ = finished.send(());
         })?;
-        Ok(Self { report, taken: Cell::new(None), done })
+        Ok(Self { report, words, taken: Cell::new(None), done })
     }
 
     /// The report that came since this was last asked.
@@ -72,6 +87,12 @@ impl Output {
             self.taken.set(Some(Instant::now()));
         }
         report
+    }
+
+    /// The last lines that are no log lines of ours, one after the other.
+    pub(super) fn last_words(&self) -> String {
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// Whether a report was taken so short a time ago that it tells why the worker ended.
@@ -89,6 +110,7 @@ impl Output {
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Line(log::Level, String),
+    Foreign(String),
     Report(String),
 }
 
@@ -104,14 +126,11 @@ fn next(reader: &mut impl io::BufRead) -> Option<Said> {
         reader.take(length.min(REPORT_MAX) as u64).read_to_end(&mut report).ok()?;
         return Some(Said::Report(String::from_utf8_lossy(&report).into_owned()));
     }
-    let (level, text) = match text.split_at_checked(3) {
-        Some((mark, rest)) => match log::Level::from_mark(mark) {
-            Some(level) => (level, rest),
-            None => (log::Level::Info, text),
-        },
-        None => (log::Level::Info, text),
-    };
-    Some(Said::Line(level, text.to_owned()))
+    let marked = text.split_at_checked(3).and_then(|(mark, rest)| Some((log::Level::from_mark(mark)?, rest)));
+    Some(match marked {
+        Some((level, rest)) => Said::Line(level, rest.to_owned()),
+        None => Said::Foreign(text.to_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -124,7 +143,7 @@ mod tests {
         let mut reader = text.as_bytes();
         let line = |level, text: &str| Some(Said::Line(level, text.into()));
         assert_eq!(next(&mut reader), line(log::Level::Error, "bad"));
-        assert_eq!(next(&mut reader), line(log::Level::Info, "plain"));
+        assert_eq!(next(&mut reader), Some(Said::Foreign("plain".into())));
         assert_eq!(next(&mut reader), Some(Said::Report("first\nsecond\n".into())));
         assert_eq!(next(&mut reader), line(log::Level::Info, "good"));
         assert_eq!(next(&mut reader), None);
@@ -134,7 +153,7 @@ mod tests {
     fn nothing_is_too_long() {
         let text = "x".repeat(LINE_MAX as usize + 1);
         let mut reader = text.as_bytes();
-        assert_eq!(next(&mut reader), Some(Said::Line(log::Level::Info, "x".repeat(LINE_MAX as usize))));
+        assert_eq!(next(&mut reader), Some(Said::Foreign("x".repeat(LINE_MAX as usize))));
         let mut reader = &b"<panic 9999999999>\nabc"[..];
         assert_eq!(next(&mut reader), Some(Said::Report("abc".into())));
     }
