@@ -191,9 +191,7 @@ pub static COMMANDS: &[Command] = &[
     row(Verb::Start, "start", "start", "Begin to serve clients.", (0, Some(0))),
     row(Verb::Status, "status", "status [-j]", "Say whether clients are being served.", (0, Some(0))).json(),
     row(Verb::Stop, "stop", "stop", "Stop serving clients; what was cached is lost.", (0, Some(0))),
-    row(Verb::StorageList, "storage.list", "storage.list [-j]", "List the stores.", (0, Some(0)))
-        .json()
-        .serving(),
+    row(Verb::StorageList, "storage.list", "storage.list [-j]", "List the stores.", (0, Some(0))).json(),
     row(
         Verb::VclDeps,
         "vcl.deps",

@@ -197,7 +197,7 @@ mod tests {
         check(&mut manager, "stop", 200, "");
         check(
             &mut manager,
-            "storage.list",
+            "backend.list",
             101,
             "Unknown request in manager process (child not running).\nType 'help' for more info.\n",
         );
