@@ -490,6 +490,7 @@ pub(crate) fn protocol(version: Version) -> &'static [u8] {
     match version {
         Version::Http10 => b"HTTP/1.0",
         Version::Http11 => b"HTTP/1.1",
+        Version::Http20 => b"HTTP/2.0",
     }
 }
 

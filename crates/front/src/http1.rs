@@ -33,6 +33,14 @@ pub(crate) struct Connection {
 /// What came instead of another request. The words are Varnish's in `SessClose`.
 type Closed = &'static str;
 
+/// What a connection came to.
+pub(crate) enum Ended {
+    /// Its end, and why.
+    Closed(Closed),
+    /// HTTP/2: its preface stands in the buffer.
+    Http2,
+}
+
 impl Connection {
     pub(crate) fn new(front: Rc<Front>, stream: Stream) -> Self {
         let deadline = Deadline::new();
@@ -45,24 +53,38 @@ impl Connection {
     }
 
     /// Serves requests until the connection ends, and says why it did.
-    pub(crate) async fn run(&mut self, session: &Rc<Session>) -> Closed {
+    pub(crate) async fn run(&mut self, session: &Rc<Session>) -> Ended {
+        let mut answered = false;
         loop {
             if self.buffer.is_empty()
                 && let Err(reason) = self.wait_idle(session).await
             {
-                return reason;
+                return Ended::Closed(reason);
             }
             let mut work = self.front.work(session);
             let next = match self.read_head(&mut work.exchange).await {
                 Ok(head) => self.answer(&mut work, session, head).await,
                 Err(End::Quiet(reason)) => Err(reason),
+                Err(End::Reject(wire::Reject::Http2Preface, _))
+                    if self.front.settings().http2.is_some() && !answered =>
+                {
+                    self.front.rest(work);
+                    return Ended::Http2;
+                }
                 Err(End::Reject(reject, head)) => Err(self.refuse(session, reject, &head).await),
             };
             self.front.rest(work);
             if let Err(reason) = next {
-                return reason;
+                return Ended::Closed(reason);
             }
+            answered = true;
         }
+    }
+
+    /// What is needed to go on with another protocol: the stream, and what was read of it and not used.
+    pub(crate) fn into_parts(self) -> (Stream, Vec<u8>) {
+        let ahead = self.buffer.unused().to_vec();
+        (self.stream, ahead)
     }
 
     /// Reads a request's head into the exchange: its length and when it was complete.

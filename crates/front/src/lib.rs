@@ -6,10 +6,11 @@
 //!                                              +> pipe > close
 //! ```
 //!
-//! The front frames messages and keeps time; what a request means is for [`copal_cache`] to say.
+//! Who begins with HTTP/2's preface is served by `http2`, a task for each stream. The front frames messages and keeps time; what a request means is for [`copal_cache`] to say.
 
 mod buffer;
 mod http1;
+mod http2;
 mod proxy;
 mod reject;
 mod request_body;
@@ -18,5 +19,6 @@ mod serve;
 mod session;
 mod settings;
 
+pub use http2::Settings as Http2Settings;
 pub use serve::{Entrance, Front};
 pub use settings::Settings;

@@ -169,7 +169,7 @@ fn gather<'out>(
 }
 
 /// Whether the body says without waiting that it is at its end: the common end of a response, without another round.
-fn is_at_end(body: &Body, sent: u64) -> bool {
+pub(crate) fn is_at_end(body: &Body, sent: u64) -> bool {
     match body {
         Body::Empty => true,
         Body::Bytes(bytes, _) => sent >= bytes.len() as u64,

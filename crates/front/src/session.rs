@@ -1,6 +1,6 @@
 //! A connection from its acceptance to its first request: who is it, and what does it speak?
 
-use crate::http1::Connection;
+use crate::http1::{Connection, Ended};
 use crate::proxy::Introduction;
 use crate::serve::Front;
 use base::Time;
@@ -61,7 +61,10 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
             session.client_text = session.client.ip().to_string().into_bytes();
             session.req_start = cache::session::req_start(session.client, &session.listener);
             let session = Rc::new(session);
-            let reason = connection.run(&session).await;
+            let reason = match connection.run(&session).await {
+                Ended::Closed(reason) => reason,
+                Ended::Http2 => Box::pin(speak_http2(&front, &session, connection)).await,
+            };
             log_close(&front, &session, reason);
             reason
         }
@@ -76,6 +79,15 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
     if !matches!(reason, "REM_CLOSE" | "REQ_CLOSE" | "RESP_CLOSE") {
         front.local.counters.sess_closed_err.inc();
     }
+}
+
+async fn speak_http2(front: &Rc<Front>, session: &Rc<Session>, connection: Connection) -> &'static str {
+    // Another setting since the preface was read leaves nothing to speak.
+    let Some(settings) = front.settings().http2 else { return "RX_JUNK" };
+    let (stream, ahead) = connection.into_parts();
+    // A stream's task may outlive the connection, and then must not touch a descriptor that is somebody else's.
+    let session = Rc::new(Session { descriptor: None, ..Session::clone(session) });
+    crate::http2::run(front, &session, settings, stream, ahead).await
 }
 
 /// The session takes the addresses and attributes of a PROXY header.

@@ -24,6 +24,8 @@ pub struct Settings {
     pub linger: Seconds,
     /// Limits of a request's head (`http_req_size`, `http_req_hdr_len`, `http_max_hdr`).
     pub limits: Limits,
+    /// HTTP/2, if it is spoken.
+    pub http2: Option<crate::Http2Settings>,
 }
 
 impl Default for Settings {
@@ -37,6 +39,7 @@ impl Default for Settings {
             pipe_timeout: 60.0,
             linger: 1.0,
             limits: Limits::default(),
+            http2: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Fields;
 
-/// The version a message was sent with. Nothing else is spoken on an HTTP/1 connection.
+/// The version a message was sent with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Version {
     /// `HTTP/1.0`
@@ -10,6 +10,8 @@ pub enum Version {
     /// `HTTP/1.1`
     #[default]
     Http11,
+    /// `HTTP/2.0`: on a stream of its own, which frames the body; origins are never spoken to so.
+    Http20,
 }
 
 impl Version {
@@ -18,6 +20,7 @@ impl Version {
         match self {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http20 => "HTTP/2.0",
         }
     }
 

@@ -245,16 +245,23 @@ fn set_unknown_length(exchange: &mut Exchange) {
     if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
         return;
     }
-    if exchange.request.version == Version::Http11 {
-        exchange.response.fields.set_known(Known::TransferEncoding, b"chunked");
-        exchange.records.text(Tag::RespHeader, b"Transfer-Encoding: chunked");
-    } else {
-        exchange.close = true;
+    match exchange.request.version {
+        Version::Http11 => {
+            exchange.response.fields.set_known(Known::TransferEncoding, b"chunked");
+            exchange.records.text(Tag::RespHeader, b"Transfer-Encoding: chunked");
+        }
+        Version::Http10 => exchange.close = true,
+        // A stream has an end of its own.
+        Version::Http20 => {}
     }
 }
 
 /// Says whether the connection stays open.
 pub(crate) fn set_connection(exchange: &mut Exchange) {
+    if exchange.request.version == Version::Http20 {
+        exchange.response.fields.remove_known(Known::Connection);
+        return;
+    }
     if exchange.client_wants_close()
         || exchange
             .response

@@ -86,12 +86,21 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
     Decided::Step(match action {
         Action::Hash => Step::Hash(AfterHash::Lookup),
         Action::Pass(_) => Step::Hash(AfterHash::Pass),
-        Action::Pipe => Step::Hash(AfterHash::Pipe),
+        Action::Pipe => Step::Hash(pipe(exchange)),
         Action::Purge => Step::Hash(AfterHash::Purge),
         Action::Synth(status, reason) => Step::Hash(AfterHash::Synth(status, reason)),
         Action::Restart => Step::Restart,
         _ => fail(),
     })
+}
+
+/// A pipe, where there is a connection to make one of.
+fn pipe(exchange: &mut Exchange) -> AfterHash {
+    if exchange.request.version == Version::Http20 {
+        exchange.records.text(Tag::VCL_Error, b"vcl_recv{} returns pipe for HTTP/2 request. Doing pass.");
+        return AfterHash::Pass;
+    }
+    AfterHash::Pipe
 }
 
 /// Does what `vcl_recv` waits for and goes on with it.
@@ -154,7 +163,7 @@ fn builtin(exchange: &mut Exchange) -> Step {
             }
         }
         b"PUT" | b"POST" | b"TRACE" | b"OPTIONS" | b"DELETE" | b"PATCH" => AfterHash::Pass,
-        _ => AfterHash::Pipe,
+        _ => pipe(exchange),
     };
     let action: &'static [u8] = match after {
         AfterHash::Lookup => b"hash",

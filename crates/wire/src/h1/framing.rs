@@ -108,7 +108,7 @@ fn transfer_encoding(version: Version, fields: &Fields) -> Result<(), Reject> {
 ///
 /// Source: RFC 9112, section 9.3.
 pub fn keep_alive(version: Version, fields: &Fields) -> bool {
-    let mut keep = version == Version::Http11;
+    let mut keep = version >= Version::Http11;
     for option in fields.all_known(Known::Connection).flat_map(syntax::tokens) {
         if option.eq_ignore_ascii_case(b"close") {
             return false;

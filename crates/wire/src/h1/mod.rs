@@ -16,6 +16,7 @@ mod tests;
 mod write;
 
 pub use framing::{RequestFraming, ResponseFraming, keep_alive, request_framing, response_framing};
+pub(crate) use request::check_host;
 pub use request::parse_request;
 pub use response::parse_response;
 pub use target::{TargetForm, absolute_form, target_form};

@@ -90,7 +90,7 @@ fn parse_with<'b>(
 }
 
 /// At most one Host, and that a host. An empty one is no host: RFC 9110 section 4.2.1 has it rejected.
-fn check_host(head: &RequestHead) -> Result<(), Reject> {
+pub(crate) fn check_host(head: &RequestHead) -> Result<(), Reject> {
     let mut hosts = head.fields.all_known(Known::Host);
     let Some(host) = hosts.next() else { return Ok(()) };
     if hosts.next().is_some() {

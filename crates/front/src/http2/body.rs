@@ -1,0 +1,112 @@
+//! The body of a request on one stream.
+
+use bytes::{Buf as _, Bytes};
+use cache::{BodyError, RequestBody};
+use copal_cache as cache;
+use copal_net as net;
+use copal_wire as wire;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use net::Deadline;
+use std::task::{Context, Poll};
+use wire::h1::RequestFraming;
+
+/// The body that follows a request's head.
+pub(super) struct StreamBody<'stream> {
+    stream: RecvStream,
+    /// Where `100 Continue` goes, if the client waits for it.
+    to_continue: Option<&'stream mut SendResponse<Bytes>>,
+    framing: RequestFraming,
+    /// Received and not yet handed out.
+    rest: Bytes,
+    deadline: Deadline,
+    pause_max: f64,
+    /// Whether the pause is being timed.
+    waiting: bool,
+    broken: bool,
+    /// Bytes handed out.
+    pub(super) received: u64,
+}
+
+impl<'stream> StreamBody<'stream> {
+    /// `to_continue` says that the client waits for `100 Continue`.
+    pub(super) fn new(
+        stream: RecvStream,
+        framing: RequestFraming,
+        to_continue: Option<&'stream mut SendResponse<Bytes>>,
+        pause_max: f64,
+    ) -> Self {
+        Self {
+            stream,
+            to_continue,
+            framing,
+            rest: Bytes::new(),
+            deadline: Deadline::new(),
+            pause_max,
+            waiting: false,
+            broken: false,
+            received: 0,
+        }
+    }
+
+    /// Has the client send, if it waits for a word from us.
+    fn go_on(&mut self) -> Result<(), BodyError> {
+        let Some(respond) = self.to_continue.take() else { return Ok(()) };
+        let mut interim = http::Response::new(());
+        *interim.status_mut() = http::StatusCode::CONTINUE;
+        respond.send_informational(interim).map_err(|_| BodyError)
+    }
+
+    fn poll_some(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
+        if self.broken {
+            return Poll::Ready(Err(BodyError));
+        }
+        self.go_on()?;
+        while self.rest.is_empty() {
+            match self.stream.poll_data(context) {
+                Poll::Ready(Some(Ok(bytes))) => self.rest = bytes,
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError)),
+                Poll::Ready(None) => return Poll::Ready(Ok(0)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let count = self.rest.len().min(out.len());
+        self.rest.copy_to_slice(&mut out[..count]);
+        // The client may send as much again as was handed out. A stream that is gone needs no window.
+        let _ = self.stream.flow_control().release_capacity(count);
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl RequestBody for StreamBody<'_> {
+    fn framing(&self) -> RequestFraming {
+        self.framing
+    }
+
+    fn is_begun(&self) -> bool {
+        self.received > 0 || self.broken
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
+        let result = self.poll_some(context, out);
+        match result {
+            Poll::Pending => {
+                if !std::mem::replace(&mut self.waiting, true) {
+                    self.deadline.set(self.pause_max);
+                }
+                if self.deadline.poll_passed(context).is_ready() {
+                    self.broken = true;
+                    return Poll::Ready(Err(BodyError));
+                }
+            }
+            Poll::Ready(Ok(count)) => {
+                if std::mem::replace(&mut self.waiting, false) {
+                    self.deadline.clear();
+                }
+                self.received += count as u64;
+            }
+            Poll::Ready(Err(BodyError)) => self.broken = true,
+        }
+        result
+    }
+}

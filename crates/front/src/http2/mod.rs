@@ -1,0 +1,119 @@
+//! HTTP/2 on one connection (RFC 9113): the library frames and keeps windows, a task for each stream answers.
+//!
+//! Clients come here who begin with HTTP/2's preface, where the parameter `feature` has `http2`.
+
+mod body;
+mod io;
+mod stream;
+
+use crate::serve::Front;
+use bytes::Bytes;
+use cache::Session;
+use copal_cache as cache;
+use copal_net as net;
+use h2::server::{Builder, Connection};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a client may use of a connection. Varnish's parameters `h2_*`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Streams at once (`h2_max_concurrent_streams`).
+    pub concurrent_streams: u32,
+    /// Bytes of a request's body that a stream may send ahead (`h2_initial_window_size`).
+    pub window_bytes: u32,
+    /// The largest frame (`h2_max_frame_size`), 16 KiB to 16 MiB.
+    pub frame_bytes: u32,
+    /// Bytes of the table of fields (`h2_header_table_size`).
+    pub table_bytes: u32,
+}
+
+/// How often a connection without news is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The memory that a connection's streams may fill with responses not yet sent.
+const SEND_BYTES: usize = 256 << 10;
+
+/// Counts a stream for as long as it is answered.
+struct Active(Rc<Cell<usize>>);
+
+impl Active {
+    fn new(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Serves the streams of a connection whose first bytes are `ahead`, and says why it ended.
+pub(crate) async fn run(
+    front: &Rc<Front>,
+    session: &Rc<Session>,
+    settings: Settings,
+    stream: net::Stream,
+    ahead: Vec<u8>,
+) -> &'static str {
+    let limits = front.settings().limits;
+    let list_bytes = limits.head_bytes + 32 * limits.fields;
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(settings.concurrent_streams)
+        .initial_window_size(settings.window_bytes)
+        .initial_connection_window_size(settings.window_bytes.saturating_mul(2).min(i32::MAX as u32))
+        .max_frame_size(settings.frame_bytes)
+        .header_table_size(settings.table_bytes)
+        .max_header_list_size(u32::try_from(list_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BYTES);
+    let patience = Duration::from_secs_f64(front.settings().timeout_idle.clamp(0.1, 86_400.0));
+    let handshake = builder.handshake::<_, Bytes>(io::Io::new(stream, ahead));
+    match tokio::time::timeout(patience, handshake).await {
+        Ok(Ok(connection)) => accept(front, session, connection).await,
+        Ok(Err(_)) => "RX_JUNK",
+        Err(_) => "RX_TIMEOUT",
+    }
+}
+
+async fn accept(
+    front: &Rc<Front>,
+    session: &Rc<Session>,
+    mut connection: Connection<io::Io, Bytes>,
+) -> &'static str {
+    let active = Rc::new(Cell::new(0));
+    let mut idle = Duration::ZERO;
+    let mut reason = "REM_CLOSE";
+    loop {
+        match tokio::time::timeout(LOOK, connection.accept()).await {
+            Ok(Some(Ok((request, respond)))) => {
+                idle = Duration::ZERO;
+                let counted = Active::new(&active);
+                let (front, session) = (Rc::clone(front), Rc::clone(session));
+                net::worker::task(async move {
+                    let _counted = counted;
+                    stream::serve(front, session, request, respond).await;
+                });
+            }
+            Ok(None) => return reason,
+            Ok(Some(Err(error))) => return if error.is_io() { "REM_CLOSE" } else { "RX_JUNK" },
+            Err(_) if active.get() > 0 => idle = Duration::ZERO,
+            Err(_) => idle += LOOK,
+        }
+        if front.is_stopping() {
+            reason = "SHUTDOWN";
+        } else if idle.as_secs_f64() >= front.settings().timeout_idle {
+            reason = "RX_CLOSE_IDLE";
+        } else {
+            continue;
+        }
+        // Streams under way are finished; a client that does not hang up then is hung up on.
+        connection.graceful_shutdown();
+        if active.get() == 0 && idle > 2 * LOOK {
+            return reason;
+        }
+    }
+}

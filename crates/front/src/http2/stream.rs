@@ -1,0 +1,194 @@
+//! One stream: a request and its response.
+
+use super::body::StreamBody;
+use crate::respond::{Limits, Sent, is_at_end};
+use crate::serve::Front;
+use crate::{reject, settings::Settings};
+use bytes::{Bytes, BytesMut};
+use cache::{Exchange, Outcome, Session};
+use copal_cache as cache;
+use copal_net as net;
+use copal_wire as wire;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use net::Deadline;
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::time::Instant;
+use wire::Reject;
+use wire::h1::RequestFraming;
+
+/// The most of a body that is copied for the library at once.
+const PIECE: usize = 64 << 10;
+
+/// Answers one request.
+pub(super) async fn serve(
+    front: Rc<Front>,
+    session: Rc<Session>,
+    request: http::Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let settings = front.settings();
+    let mut work = front.work(&session);
+    let (parts, body) = request.into_parts();
+    match accept(&parts, body.is_end_stream(), &settings, &mut work.exchange) {
+        Ok((framing, head)) => {
+            let exchange = &mut work.exchange;
+            answer(&front, &session, exchange, body, &mut respond, framing, head).await;
+        }
+        Err(reason) => refuse(&front, &session, reason, &parts, &mut respond),
+    }
+    front.rest(work);
+}
+
+/// Takes the request's head over; how its body is framed and the size of the head.
+fn accept(
+    parts: &http::request::Parts,
+    ended: bool,
+    settings: &Settings,
+    exchange: &mut Exchange,
+) -> Result<(RequestFraming, usize), Reject> {
+    if parts.method == http::Method::CONNECT {
+        return Err(Reject::Method);
+    }
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let pseudo = wire::h2::Pseudo {
+        method: parts.method.as_str().as_bytes(),
+        path: path.as_bytes(),
+        authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
+    };
+    let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    wire::h2::request_head(&pseudo, fields, &settings.limits, &mut exchange.request)?;
+    let framing = wire::h2::request_framing(&exchange.request, ended)?;
+    let request = &exchange.request;
+    Ok((framing, request.method.len() + request.target.len() + request.fields.byte_len()))
+}
+
+/// Too large a head is answered, what is no request at all ends the stream (RFC 9113, section 8.1.1).
+fn refuse(
+    front: &Front,
+    session: &Session,
+    reason: Reject,
+    parts: &http::request::Parts,
+    respond: &mut SendResponse<Bytes>,
+) {
+    reject::log(&front.local, session.vxid, reason, parts.uri.to_string().as_bytes(), 0);
+    let mut response = http::Response::new(());
+    match StatusCode::from_u16(reason.status()) {
+        Ok(status) if status != StatusCode::BAD_REQUEST => {
+            *response.status_mut() = status;
+            // A connection that is gone needs no answer.
+            let _ = respond.send_response(response, true);
+        }
+        _ => respond.send_reset(Reason::PROTOCOL_ERROR),
+    }
+}
+
+async fn answer(
+    front: &Front,
+    session: &Session,
+    exchange: &mut Exchange,
+    stream: RecvStream,
+    respond: &mut SendResponse<Bytes>,
+    framing: RequestFraming,
+    head: usize,
+) {
+    let settings = front.settings();
+    let expectation = exchange.request.fields.get_known(wire::Known::Expect);
+    let waits = expectation.is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
+    exchange.request.fields.remove_known(wire::Known::Expect);
+    exchange.close_after = false;
+    let mut body = StreamBody::new(stream, framing, waits.then_some(&mut *respond), settings.timeout_body);
+    let outcome = exchange.run(&mut body, head, front.local.now()).await;
+    let received = body.received;
+    let sent = match outcome {
+        Outcome::Deliver => deliver(exchange, respond, Limits::of(&settings, session)).await,
+        // The cache makes no pipe of a stream.
+        Outcome::Close | Outcome::Pipe(_) => Sent::default(),
+    };
+    if !sent.complete {
+        respond.send_reset(Reason::INTERNAL_ERROR);
+    }
+    exchange.finish(sent.head, sent.body, received);
+}
+
+/// Writes the response.
+async fn deliver(exchange: &mut Exchange, respond: &mut SendResponse<Bytes>, limits: Limits) -> Sent {
+    let mut response = http::Response::new(());
+    *response.status_mut() =
+        StatusCode::from_u16(exchange.response.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    *response.headers_mut() = fields(exchange);
+    let ended = exchange.body.is_empty();
+    let mut sent = Sent { head: exchange.response.fields.byte_len() as u64, ..Sent::default() };
+    match respond.send_response(response, ended) {
+        Ok(stream) if !ended => send_body(exchange, stream, limits, &mut sent).await,
+        Ok(_) => sent.complete = true,
+        Err(_) => {}
+    }
+    sent
+}
+
+/// The response's fields but for those of a connection of HTTP/1 (RFC 9113, section 8.2.2).
+fn fields(exchange: &Exchange) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(exchange.response.fields.len());
+    for field in exchange.response.fields.iter() {
+        if field.known.is_some_and(wire::Known::is_hop_by_hop) {
+            continue;
+        }
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+async fn send_body(exchange: &mut Exchange, mut stream: SendStream<Bytes>, limits: Limits, sent: &mut Sent) {
+    let deadline = Deadline::new();
+    let begun = Instant::now();
+    while begun.elapsed().as_secs_f64() < limits.total {
+        match exchange.body.ready().await {
+            Ok(true) => {}
+            Ok(false) => {
+                sent.complete = stream.send_data(Bytes::new(), true).is_ok();
+                return;
+            }
+            Err(cache::body::Aborted) => return,
+        }
+        let mut slices = Vec::new();
+        exchange.body.slices(&mut slices);
+        let size = slices.iter().map(|slice| slice.len()).sum::<usize>().min(PIECE);
+        stream.reserve_capacity(size);
+        deadline.set(limits.idle);
+        let room = match net::within(&deadline, poll_fn(|context| stream.poll_capacity(context))).await {
+            Ok(Some(Ok(room))) => room,
+            _ => return,
+        };
+        let piece = copy(&slices, room.min(size));
+        drop(slices);
+        let count = piece.len();
+        exchange.body.consume(count);
+        let last = is_at_end(&exchange.body, sent.body + count as u64);
+        if stream.send_data(piece, last).is_err() {
+            return;
+        }
+        sent.body += count as u64;
+        if last {
+            sent.complete = true;
+            return;
+        }
+    }
+}
+
+/// The first `most` bytes of `slices`.
+fn copy(slices: &[IoSlice<'_>], most: usize) -> Bytes {
+    let mut piece = BytesMut::with_capacity(most);
+    for slice in slices {
+        let left = most - piece.len();
+        piece.extend_from_slice(&slice[..slice.len().min(left)]);
+    }
+    piece.freeze()
+}
