@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""HTTP/2 with prior knowledge: real clients get the bytes that clients of HTTP/1 get, and see what belongs to a stream."""
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from client import Client, fetch  # noqa: E402
+from daemon import before  # noqa: E402
+from origin import Origin  # noqa: E402
+from tap import Skip, case, check, expect, main  # noqa: E402
+
+BIG = os.urandom(1 << 20) * 3
+ON = {"feature": "+http2"}
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+def need(tool):
+    if shutil.which(tool) is None:
+        raise Skip(f"{tool} is not installed")
+
+
+def origin():
+    def answer(x):
+        if x.request.target == "/big":
+            x.reply(BIG, headers={"Cache-Control": "max-age=60"})
+        elif x.request.method == "POST":
+            x.reply(hashlib.sha256(x.request.body).hexdigest().encode())
+        else:
+            x.reply(b"hello", headers={"Cache-Control": "max-age=60", "Keep-Alive": "timeout=5"})
+    return Origin(answer)
+
+
+def curl(port, path, *options):
+    need("curl")
+    command = ["curl", "-s", "--http2-prior-knowledge", "--max-time", "20", *options, f"http://127.0.0.1:{port}{path}"]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+@case("a miss and a hit, small and of 3 MB, are the origin's bytes")
+def bodies():
+    source = origin()
+    cache = before(source, params=ON)
+    for _ in range(2):
+        expect(curl(cache.port, "/"), b"hello")
+        check(curl(cache.port, "/big") == BIG, "3 MB arrive whole")
+    expect((source.count("/"), source.count("/big")), (1, 1))
+    check(fetch(cache.port, "/big").body == BIG, "the same object by HTTP/1")
+    expect(source.count("/big"), 1)
+
+
+@case("the response has no field of an HTTP/1 connection, its names are in lower case")
+def fields():
+    cache = before(origin(), params=ON)
+    head = curl(cache.port, "/", "-D", "-", "-o", "/dev/null").decode()
+    check(head.startswith("HTTP/2 200"), head)
+    names = [line.split(":")[0] for line in head.splitlines()[1:] if line]
+    for name in ("connection", "keep-alive", "transfer-encoding"):
+        check(name not in names, f"{name} in {names}")
+    expect([name for name in names if name != name.lower()], [])
+
+
+@case("HEAD, a condition and a range are answered as over HTTP/1")
+def answers():
+    cache = before(origin(), params=ON)
+    status = ["-o", "/dev/null", "-w", "%{http_code} %{size_download}"]
+    expect(curl(cache.port, "/big", "-I", *status), b"200 0")
+    expect(curl(cache.port, "/big", "-r", "1048570-1048580"), BIG[1048570:1048581])
+    expect(curl(cache.port, "/", "-H", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT", *status).split()[0] in (b"200", b"304"), True)
+
+
+@case("a request body, of known length and of none, reaches the origin")
+def request_body():
+    cache = before(origin(), params=ON)
+    expected = hashlib.sha256(BIG).hexdigest().encode()
+    need("curl")
+    for options in (["--data-binary", "@-"], ["-T", "-", "-X", "POST"]):
+        command = ["curl", "-s", "--http2-prior-knowledge", "--max-time", "20", *options, f"http://127.0.0.1:{cache.port}/post"]
+        expect(subprocess.run(command, input=BIG, capture_output=True, check=True).stdout, expected)
+
+
+@case("h2load: 2,000 requests in 10 streams on each of 8 connections, all succeed")
+def load():
+    need("h2load")
+    cache = before(origin(), params=ON)
+    command = ["h2load", "-n", "2000", "-c", "8", "-m", "10", f"http://127.0.0.1:{cache.port}/"]
+    said = subprocess.run(command, capture_output=True, check=True, timeout=30, text=True).stdout
+    check("2000 succeeded, 0 failed, 0 errored" in said, said)
+
+
+@case("without the feature the preface is refused and the connection closed")
+def off():
+    cache = before(origin())
+    with Client(cache.port) as client:
+        client.send(PREFACE)
+        check(client.response().status >= 400, "refused")
+    expect(fetch(cache.port, "/").body, b"hello")
+
+
+@case("junk after the preface ends that connection only")
+def junk():
+    cache = before(origin(), params=ON)
+    with Client(cache.port) as client:
+        client.send(PREFACE + b"\xff" * 200)
+        client.rest()
+    expect(curl(cache.port, "/"), b"hello")
+
+
+if __name__ == "__main__":
+    main()
