@@ -47,7 +47,7 @@ def bodies():
         expect(curl(cache.port, "/"), b"hello")
         check(curl(cache.port, "/big") == BIG, "3 MB arrive whole")
     expect((source.count("/"), source.count("/big")), (1, 1))
-    check(fetch(cache.port, "/big").body == BIG, "the same object by HTTP/1")
+    check(fetch(cache.port, "/big", host=f"127.0.0.1:{cache.port}").body == BIG, "the same object by HTTP/1")
     expect(source.count("/big"), 1)
 
 

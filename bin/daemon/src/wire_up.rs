@@ -95,7 +95,18 @@ pub(crate) fn front(parameters: &Parameters) -> front::Settings {
             line_bytes: size(parameters.http_req_hdr_len),
             fields: field_count(parameters),
         },
+        http2: parameters.feature("http2").then(|| http2(parameters)),
         ..front::Settings::default()
+    }
+}
+
+fn http2(parameters: &Parameters) -> front::Http2Settings {
+    front::Http2Settings {
+        concurrent_streams: count(parameters.h2_max_concurrent_streams),
+        window_bytes: count(parameters.h2_initial_window_size),
+        frame_bytes: count(parameters.h2_max_frame_size),
+        table_bytes: count(parameters.h2_header_table_size),
+        head_bytes: count(parameters.h2_max_header_list_size),
     }
 }
 

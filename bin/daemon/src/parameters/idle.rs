@@ -27,7 +27,7 @@ const NO_POOLS: &str = "there is one thread for each processor, and no thread wa
 const NO_WORKSPACE: &str = "memory of a request grows as needed, within limits of its own";
 const NO_POOL: &str = "memory is not kept in pools";
 const NO_C: &str = "VCL is not compiled to C";
-const NO_HTTP2: &str = "HTTP/2 is refused";
+const OWN_WINDOW: &str = "a window grows by what has been read of it";
 const ACCEPTOR: &str = "a thread that cannot accept waits a fixed short time";
 
 /// The bits of `debug`.
@@ -81,14 +81,9 @@ pub(super) static IDLE: &[Row] = &[
         "pieces of a body are sized by its length",
     )
     .flags(&[Experimental]),
-    idle("h2_header_table_size", Bytes(0, None), "bytes", "4k", NO_HTTP2),
-    idle("h2_initial_window_size", Bytes(65_535, Some(2_147_483_647)), "bytes", "65535b", NO_HTTP2),
-    idle("h2_max_concurrent_streams", Count(0, None), "streams", "100", NO_HTTP2),
-    idle("h2_max_frame_size", Bytes(16 << 10, Some(16_777_215)), "bytes", "16k", NO_HTTP2),
-    idle("h2_max_header_list_size", Bytes(0, None), "bytes", "2147483647b", NO_HTTP2),
-    idle("h2_rx_window_increment", Bytes(1 << 20, Some(1 << 30)), "bytes", "1M", NO_HTTP2).flags(&[Wizard]),
-    idle("h2_rx_window_low_water", Bytes(65_535, Some(1 << 30)), "bytes", "10M", NO_HTTP2).flags(&[Wizard]),
-    idle("h2_rxbuf_storage", Text, "", "Transient", NO_HTTP2).flags(&[MustRestart]),
+    idle("h2_rx_window_increment", Bytes(1 << 20, Some(1 << 30)), "bytes", "1M", OWN_WINDOW).flags(&[Wizard]),
+    idle("h2_rx_window_low_water", Bytes(65_535, Some(1 << 30)), "bytes", "10M", OWN_WINDOW).flags(&[Wizard]),
+    idle("h2_rxbuf_storage", Text, "", "Transient", OWN_WINDOW).flags(&[MustRestart]),
     idle(
         "http1_iovs",
         Count(5, Some(1024)),

@@ -126,7 +126,7 @@ parameters! {
     default_ttl: f64 = 120.0, Seconds(0.0, None), "seconds", [ObjSticky],
         "How long an object is fresh, where neither the backend nor VCL says.";
     feature: String = "+validate_headers".to_owned(), Bits(&FEATURES), "", [],
-        "Small choices, each on or off. http2, short_panic, no_coredump, wait_silo, validate_headers and busy_stats_rate \
+        "Small choices, each on or off. short_panic, no_coredump, wait_silo, validate_headers and busy_stats_rate \
          change nothing here: HTTP/2 is refused, values of header fields are always validated, the others name internals \
          of Varnish.";
     first_byte_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
@@ -137,6 +137,16 @@ parameters! {
         "How hard gzip tries: 0 not at all, 1 is fast, 9 makes the smallest.";
     gzip_memlevel: u64 = 8, Count(1, Some(9)), "", [],
         "How much memory gzip may use: 1 is little, 9 is most.";
+    h2_header_table_size: u64 = 4 << 10, Bytes(0, Some(1 << 20)), "bytes", [],
+        "HTTP/2: how large a table of fields a client may have us keep for its compression.";
+    h2_initial_window_size: u64 = 65_535, Bytes(65_535, Some(2_147_483_647)), "bytes", [],
+        "HTTP/2: how much of a request body a client may send before it is asked for more.";
+    h2_max_concurrent_streams: u64 = 100, Count(0, None), "streams", [],
+        "HTTP/2: how many requests of one connection are taken at once; further ones are refused.";
+    h2_max_frame_size: u64 = 16 << 10, Bytes(16 << 10, Some(16_777_215)), "bytes", [],
+        "HTTP/2: the largest frame that is accepted.";
+    h2_max_header_list_size: u64 = 2_147_483_647, Bytes(0, None), "bytes", [],
+        "HTTP/2: the largest head of a request. The limits of http_req_size and http_max_hdr hold besides.";
     http_gzip_support: bool = true, Switch, "bool", [],
         "Whether bodies are asked for, stored and sent compressed where that helps.";
     http_max_hdr: u64 = 64, Count(32, Some(65_535)), "header lines", [],

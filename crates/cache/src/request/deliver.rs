@@ -259,6 +259,8 @@ fn set_unknown_length(exchange: &mut Exchange) {
 /// Says whether the connection stays open.
 pub(crate) fn set_connection(exchange: &mut Exchange) {
     if exchange.request.version == Version::Http20 {
+        // A stream has no fields of a connection (RFC 9113, section 8.2.2).
+        rules::hop::strip_nominated(&mut exchange.response.fields);
         exchange.response.fields.remove_known(Known::Connection);
         return;
     }

@@ -27,6 +27,8 @@ pub struct Settings {
     pub frame_bytes: u32,
     /// Bytes of the table of fields (`h2_header_table_size`).
     pub table_bytes: u32,
+    /// The largest head, as RFC 9113 section 6.5.2 counts (`h2_max_header_list_size`).
+    pub head_bytes: u32,
 }
 
 /// How often a connection without news is looked at.
@@ -65,15 +67,19 @@ pub(crate) async fn run(
     builder
         .max_concurrent_streams(settings.concurrent_streams)
         .initial_window_size(settings.window_bytes)
-        .initial_connection_window_size(settings.window_bytes.saturating_mul(2).min(i32::MAX as u32))
         .max_frame_size(settings.frame_bytes)
         .header_table_size(settings.table_bytes)
-        .max_header_list_size(u32::try_from(list_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(
+            u32::try_from(list_bytes).map_or(settings.head_bytes, |bytes| bytes.min(settings.head_bytes)),
+        )
         .max_send_buffer_size(SEND_BYTES);
     let patience = Duration::from_secs_f64(front.settings().timeout_idle.clamp(0.1, 86_400.0));
     let handshake = builder.handshake::<_, Bytes>(io::Io::new(stream, ahead));
     match tokio::time::timeout(patience, handshake).await {
-        Ok(Ok(connection)) => accept(front, session, connection).await,
+        Ok(Ok(connection)) => {
+            let target_bytes = settings.window_bytes.saturating_mul(2).min(i32::MAX as u32);
+            accept(front, session, connection, target_bytes).await
+        }
         Ok(Err(_)) => "RX_JUNK",
         Err(_) => "RX_TIMEOUT",
     }
@@ -83,6 +89,7 @@ async fn accept(
     front: &Rc<Front>,
     session: &Rc<Session>,
     mut connection: Connection<io::Io, Bytes>,
+    target_bytes: u32,
 ) -> &'static str {
     let active = Rc::new(Cell::new(0));
     let mut idle = Duration::ZERO;
@@ -91,6 +98,10 @@ async fn accept(
         match tokio::time::timeout(LOOK, connection.accept()).await {
             Ok(Some(Ok((request, respond)))) => {
                 idle = Duration::ZERO;
+                if !request.body().is_end_stream() {
+                    // Room for what all streams may send, from the first body on.
+                    connection.set_target_window_size(target_bytes);
+                }
                 let counted = Active::new(&active);
                 let (front, session) = (Rc::clone(front), Rc::clone(session));
                 net::worker::task(async move {
