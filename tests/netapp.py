@@ -44,6 +44,15 @@ def own_authorization():
         expect((answer.status, answer.body), (200, BODY))
     expect([(who, status) for who, _, _, status in store.asked()],
            [("ann", 200), ("bob", 304), ("ann", 304), ("bob", 304)], "what the origin was asked and said")
+    # A client's own condition is answered after the origin's word, and by it.
+    with Client(cache.port) as client:
+        fields = {**ann.headers("GET", "/bucket/key"), "If-None-Match": store.objects["/bucket/key"][1]}
+        expect(client.fetch("/bucket/key", headers=fields, host="s3.test").status, 304)
+        expect(store.asked()[-1], ("ann", "GET", "/bucket/key", 304))
+        fields["If-None-Match"] = '"of old"'
+        expect(client.fetch("/bucket/key", headers=fields, host="s3.test").body, BODY)
+        expect(store.asked()[-1], ("ann", "GET", "/bucket/key", 304))
+    bob.ask(cache.port, "/bucket/key")
     request = store.last("/bucket/key")
     expect(request.headers["if-none-match"], store.objects["/bucket/key"][1], "the condition is ours")
     check("user=bob" in request.headers["authorization"], "the authorization is the client's")
@@ -63,6 +72,9 @@ def refused():
         expect(answer["ETag"], None, "not even the object's tag")
     expect(ann.ask(cache.port, "/bucket/key").body, BODY)
     expect(statuses(store), [200, 403, 403, 403, 304])
+    with Client(cache.port) as client:
+        fields = {**eve.headers("GET", "/bucket/key"), "If-None-Match": store.objects["/bucket/key"][1]}
+        expect(client.fetch("/bucket/key", headers=fields, host="s3.test").status, 403, "who knows the tag")
     forged = eve.headers("GET", "/bucket/key")
     forged["Authorization"] = forged["Authorization"].replace("eve", "ann")
     with Client(cache.port) as client:

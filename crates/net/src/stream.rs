@@ -184,14 +184,17 @@ impl Stream {
     /// What has happened on a connection nobody reads from. Costs no system call while nothing has.
     pub fn idle(&self) -> Idle {
         if let Some(session) = &self.seal {
-            return session.idle(self);
+            return session.idle(|room| self.receive_present(room));
         }
         idle_of(self.io.try_io(Interest::READABLE, Inner::peek))
     }
 
     /// As [`Stream::idle`], but asks the kernel itself.
     pub fn look(&self) -> Idle {
-        idle_of(self.io.get_ref().peek())
+        match &self.seal {
+            None => idle_of(self.io.get_ref().peek()),
+            Some(session) => session.idle(|room| self.io.get_ref().read(room)),
+        }
     }
 
     /// Has the calling thread's runtime watch the socket, whichever did so before.

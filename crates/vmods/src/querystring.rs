@@ -1,5 +1,5 @@
-//! The module `querystring`, after Dridi Boukelmoune's open one (its version 2): parameters of URLs, cleaned, sorted and
-//! filtered.
+//! The module `querystring`, after Dridi Boukelmoune's open one: parameters of URLs, cleaned, sorted and filtered. The
+//! objects are those of its version 2, the functions with lists and patterns those of version 1.
 //!
 //! A parameter is what stands between `&` after the first `?`; one without a name is noise and dropped. Nothing is decoded:
 //! only `?`, `&` and `=` are looked at.
@@ -28,6 +28,13 @@ pub(crate) static VMOD: Vmod = Vmod {
         "remove"(optional("url", Type::String)) -> String, remove;
         "clean"(optional("url", Type::String)) -> String, clean;
         "sort"(optional("url", Type::String), or("uniq", Type::Bool, "false")) -> String, sort;
+        "filtersep"() -> String, filtersep;
+        "filter"(required("url", Type::String), required("names", Type::Strands)) -> String, filter_names;
+        "filter_except"(required("url", Type::String), required("names", Type::Strands)) -> String, keep_names;
+        "globfilter"(required("url", Type::String), required("glob", Type::String)) -> String, filter_glob;
+        "globfilter_except"(required("url", Type::String), required("glob", Type::String)) -> String, keep_glob;
+        "regfilter"(required("url", Type::String), required("regex", Type::Regex)) -> String, filter_regex;
+        "regfilter_except"(required("url", Type::String), required("regex", Type::Regex)) -> String, keep_regex;
     },
     objects: &[Object {
         name: "filter",
@@ -170,6 +177,67 @@ fn arranged(url: &Text, sort: bool, uniq: bool) -> Text {
     join(path, &parameters)
 }
 
+/// What stands between the names of a list: a control character that no URL holds.
+const SEPARATOR: u8 = 0x1f;
+
+/// `querystring.filtersep()`
+fn filtersep(_: &mut Call<'_>) -> Result<Value> {
+    Ok(Value::text(&[SEPARATOR][..]))
+}
+
+/// The URL with those parameters whose name `test` says `keep` of.
+fn by_name(call: &Call<'_>, keep: bool, test: impl Fn(&[u8]) -> Result<bool>) -> Result<Value> {
+    let Some(url) = Arguments(call.arguments).text(0)? else { return Ok(Value::String(None)) };
+    let (path, Some(query)) = split(url) else { return Ok(Value::String(Some(url.clone()))) };
+    let mut selected = Vec::new();
+    for parameter in parameters(query) {
+        if test(name(parameter))? == keep {
+            selected.push(parameter);
+        }
+    }
+    Ok(Value::text(join(path, &selected)))
+}
+
+fn named(call: &Call<'_>, keep: bool) -> Result<Value> {
+    let names = Arguments(call.arguments).text_or_empty(1)?;
+    by_name(call, keep, |name| Ok(names.split(|&byte| byte == SEPARATOR).any(|one| one == name)))
+}
+
+fn globbed(call: &Call<'_>, keep: bool) -> Result<Value> {
+    let pattern = Arguments(call.arguments).text_or_empty(1)?;
+    by_name(call, keep, |name| Ok(glob(pattern, name)))
+}
+
+fn matched(call: &Call<'_>, keep: bool) -> Result<Value> {
+    let regex = Arguments(call.arguments).regex(1, call.regexes)?;
+    by_name(call, keep, |name| regex.is_match(name))
+}
+
+/// `querystring.filter(url, names)`: without the parameters of these names, which `filtersep()` stands between.
+fn filter_names(call: &mut Call<'_>) -> Result<Value> {
+    named(call, false)
+}
+
+fn keep_names(call: &mut Call<'_>) -> Result<Value> {
+    named(call, true)
+}
+
+fn filter_glob(call: &mut Call<'_>) -> Result<Value> {
+    globbed(call, false)
+}
+
+fn keep_glob(call: &mut Call<'_>) -> Result<Value> {
+    globbed(call, true)
+}
+
+fn filter_regex(call: &mut Call<'_>) -> Result<Value> {
+    matched(call, false)
+}
+
+fn keep_regex(call: &mut Call<'_>) -> Result<Value> {
+    matched(call, true)
+}
+
 /// `new x = querystring.filter(sort=false, uniq=false, match=name)`
 fn make(_: &str, call: &mut Call<'_>) -> Result<ObjectRef> {
     let arguments = Arguments(call.arguments);
@@ -260,6 +328,21 @@ mod tests {
         check("clean", &[text("/p?&=")], "/p");
         check("sort", &[text("/p?b=2&a=1&&b=2&a=0")], "/p?a=0&a=1&b=2&b=2");
         check("sort", &[text("/p?b=2&a=1&b=2"), Value::Bool(true)], "/p?a=1&b=2");
+    }
+
+    #[test]
+    fn functions_of_the_first_version() {
+        let url = "/p?utm_a=1&q=2&&id=3";
+        let list = [&b"q"[..], &[SEPARATOR], b"id"].concat();
+        for (name, second, expected) in [
+            ("filter", Value::text(list.clone()), "/p?utm_a=1"),
+            ("filter_except", Value::text(list), "/p?q=2&id=3"),
+            ("globfilter", text("utm_*"), "/p?q=2&id=3"),
+            ("globfilter_except", text("utm_*"), "/p?utm_a=1"),
+            ("globfilter", text("*"), "/p"),
+        ] {
+            check(name, &[text(url), second], expected);
+        }
     }
 
     fn filter_of(sort: bool, uniq: bool, by: &'static str, criteria: Vec<Criterion>) -> ObjectRef {

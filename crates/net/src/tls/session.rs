@@ -120,8 +120,9 @@ impl Session {
         }
     }
 
-    /// What has happened on a connection nobody reads from. Session tickets are taken in and are no data.
-    pub(crate) fn idle(&self, stream: &Stream) -> Idle {
+    /// What has happened on a connection nobody reads from, as far as `receive` knows. Session tickets are taken in and are
+    /// no data.
+    pub(crate) fn idle(&self, mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>) -> Idle {
         let mut state = self.state.lock();
         loop {
             match state.connection.process_new_packets() {
@@ -129,7 +130,7 @@ impl Session {
                 Ok(found) if !found.peer_has_closed() => {}
                 Ok(_) | Err(_) => return Idle::Closed,
             }
-            match state.take_in(|room| stream.receive_present(room)) {
+            match state.take_in(&mut receive) {
                 Ok(1..) => {}
                 Err(fault) if fault.is_blocking() => return Idle::Quiet,
                 Ok(0) | Err(_) => return Idle::Closed,

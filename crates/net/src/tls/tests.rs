@@ -84,6 +84,7 @@ fn bytes_go_both_ways_and_long_writes_arrive_whole() {
         }
         assert!(got == sent);
         // Tickets that came meanwhile are no data.
+        assert_eq!(stream.look(), Idle::Quiet);
         assert_eq!(stream.idle(), Idle::Quiet);
         stream.shutdown_write().unwrap();
     });
