@@ -449,6 +449,11 @@ impl Exchange {
         !wire::h1::keep_alive(self.request.version, &self.request.fields)
     }
 
+    /// Whether the request has a body that nobody read yet.
+    pub(crate) fn has_unread_body(&self) -> bool {
+        self.framing != RequestFraming::None && self.cached_body.is_none()
+    }
+
     /// Whether the request's method is HEAD.
     pub(crate) fn is_head(&self) -> bool {
         self.request.method == b"HEAD"

@@ -145,7 +145,9 @@ impl Backend {
             counters.happy.set(probe.happy());
         }
         let seal = tls.as_ref().map(|client| Arc::clone(client.identity()));
-        let place = |endpoint| Place::new(Peer { endpoint, seal: seal.clone() });
+        let place = |endpoint| {
+            Place::new(Peer { endpoint, seal: seal.clone(), preamble: definition.preamble.clone() })
+        };
         Arc::new(Self {
             definition: definition.clone(),
             display: format!("{vcl}.{}", definition.name),

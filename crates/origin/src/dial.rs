@@ -54,7 +54,11 @@ impl Backend {
         let proxied = self.definition().proxy_header;
         let kept = if want.reuse && proxied.is_none() { self.kept(pools) } else { None };
         let reused = kept.is_some();
-        let mut prefix = proxied.map_or_else(Vec::new, |version| proxy_header(version, want.addresses));
+        let mut prefix = match &self.definition().preamble {
+            Some(preamble) if !reused => preamble.to_vec(),
+            _ => Vec::new(),
+        };
+        prefix.extend(proxied.map_or_else(Vec::new, |version| proxy_header(version, want.addresses)));
         let (index, stream) = match kept {
             Some(kept) => kept,
             None => self.dial(&settings, want, &prefix).await?,

@@ -24,6 +24,8 @@ pub(crate) struct Peer {
     pub(crate) endpoint: Endpoint,
     /// The TLS client's identity; `None` without TLS.
     pub(crate) seal: Option<Arc<str>>,
+    /// What was sent first.
+    pub(crate) preamble: Option<copal_vcl::value::Text>,
 }
 
 /// One thread's unused connections, and the settings that thread goes by.
@@ -188,8 +190,8 @@ mod tests {
         worker::block_on(async {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
-            let peer = Peer { endpoint: endpoint.clone(), seal: None };
-            let sealed = Peer { endpoint: endpoint.clone(), seal: Some("name".into()) };
+            let peer = Peer { endpoint: endpoint.clone(), seal: None, preamble: None };
+            let sealed = Peer { endpoint: endpoint.clone(), seal: Some("name".into()), preamble: None };
             let settings = Arc::new(Live::new(Settings { idle_max: 2, ..Settings::default() }));
             let pools = Pools::new(&settings);
             let (mut locals, mut far) = (Vec::new(), Vec::new());

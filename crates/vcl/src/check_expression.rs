@@ -466,8 +466,12 @@ impl Checker<'_> {
         let alone = name.parts.len() == 1;
         let typed = |node, kind| Ok(Typed { node, kind, span });
         match (first.text.as_str(), want) {
-            ("true", _) => return typed(Node::Const(Value::Bool(true)), Type::Bool),
-            ("false", _) => return typed(Node::Const(Value::Bool(false)), Type::Bool),
+            (word, _) if word.eq_ignore_ascii_case("true") => {
+                return typed(Node::Const(Value::Bool(true)), Type::Bool);
+            }
+            (word, _) if word.eq_ignore_ascii_case("false") => {
+                return typed(Node::Const(Value::Bool(false)), Type::Bool);
+            }
             ("default", Type::Backend) => return typed(Node::DefaultBackend, Type::Backend),
             ("default", Type::Probe) => {}
             ("default", _) => {
@@ -697,13 +701,14 @@ impl Checker<'_> {
                 format!("Expected BYTES unit (B, KB, MB...) got '{}'", self.sources.quote(number.next));
             return Err(Problem::at(number.next, words).into());
         };
-        let scale = match unit.text.as_str() {
-            "B" => 1u64,
-            "KB" => 1 << 10,
-            "MB" => 1 << 20,
-            "GB" => 1 << 30,
-            "TB" => 1 << 40,
-            "PB" => 1 << 50,
+        let text = unit.text.to_ascii_uppercase();
+        let scale = match text.strip_suffix('B').unwrap_or(&text) {
+            "" => 1u64,
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            "T" => 1 << 40,
+            "P" => 1 << 50,
             _ => {
                 let words = "Unknown BYTES unit of measurement ([KMGTP][B])";
                 return Err(Problem::at(unit.span, words).into());

@@ -68,6 +68,8 @@ pub(crate) fn backend(
 fn split_host(definition: &mut BackendDefinition) {
     let (host, Some(port)) = split_endpoint(&definition.host) else { return };
     if definition.port.is_none() {
+        // Without a host it is this machine.
+        let host = if host.is_empty() { "localhost" } else { host };
         let (host, port) = (host.to_owned(), port.to_owned());
         definition.host_header.get_or_insert(definition.host.clone());
         (definition.host, definition.port) = (host, Some(port));
@@ -122,6 +124,10 @@ fn backend_field(checker: &mut Checker, definition: &mut BackendDefinition, fiel
         }
         "host_header" => definition.host_header = Some(text(field)?),
         "authority" => definition.authority = Some(text(field)?),
+        "preamble" => match &field.value {
+            FieldValue::Blob(bytes) => definition.preamble = Some(bytes.clone().into()),
+            _ => return Err(expected(checker.sources, "CBLOB", field)),
+        },
         "connect_timeout" => definition.connect_timeout = Some(duration(field)?),
         "first_byte_timeout" => definition.first_byte_timeout = Some(duration(field)?),
         "between_bytes_timeout" => definition.between_bytes_timeout = Some(duration(field)?),
@@ -181,7 +187,7 @@ fn backend_probe(checker: &mut Checker, field: &Field) -> Checked<Arc<ProbeDefin
             };
             found.ok_or_else(|| not_found(&Name { parts: vec![word.clone()] }))
         }
-        FieldValue::Number(_) | FieldValue::Strings(_) => {
+        FieldValue::Number(_) | FieldValue::Strings(_) | FieldValue::Blob(_) => {
             let got = checker.sources.quote(field.value_span);
             let words = format!("Expected '{{' or name of probe, got '{got}' at");
             Err(Problem::at(field.value_span, words).into())
@@ -386,6 +392,12 @@ fn unknown(field: &Field) -> Box<Problem> {
     Problem::at(field.name.span, format!("Unknown field: '{}' at", field.name.text)).into()
 }
 
+/// The message for a value of another form than the field needs.
+fn expected(sources: &Sources, what: &str, field: &Field) -> Box<Problem> {
+    let got = sources.quote(field.value_span);
+    Problem::at(field.value_span, format!("Expected {what} got '{got}', at")).into()
+}
+
 fn text(field: &Field) -> Checked<String> {
     let FieldValue::Strings(strings) = &field.value else {
         return Err(Problem::at(field.value_span, "Expected a string").into());
@@ -417,7 +429,9 @@ fn request(field: &Field) -> Checked<String> {
 fn port(field: &Field) -> Checked<String> {
     match &field.value {
         FieldValue::Number(_) => Ok(whole(field)?.to_string()),
-        FieldValue::Strings(_) | FieldValue::Word(_) | FieldValue::Inline(_) => text(field),
+        FieldValue::Strings(_) | FieldValue::Word(_) | FieldValue::Inline(_) | FieldValue::Blob(_) => {
+            text(field)
+        }
     }
 }
 

@@ -371,8 +371,10 @@ impl Machine {
                 Op::UnsetVar(variable) => host.unset(variable)?,
                 Op::UnsetField(side, name) => host.unset_header(side, text(name))?,
                 Op::SetBody { append } => {
-                    let start = self.close().start;
-                    host.synthetic(&self.texts[start..], append)?;
+                    let Open { start, set } = self.close();
+                    // What Varnish shows of an unset string.
+                    let body = if set { &self.texts[start..] } else { &b"(null)"[..] };
+                    host.synthetic(body, append)?;
                     self.texts.truncate(start);
                 }
                 Op::HashData => {

@@ -326,6 +326,11 @@ impl Parser<'_> {
         match &self.peek().kind {
             Kind::Sign("{") => Ok(FieldValue::Inline(self.fields()?)),
             Kind::Id => Ok(FieldValue::Word(self.id()?)),
+            Kind::Blob(bytes) => {
+                let bytes = bytes.clone();
+                self.advance();
+                Ok(FieldValue::Blob(bytes))
+            }
             Kind::Int | Kind::Real => Ok(FieldValue::Number(self.number(false)?)),
             Kind::String(_) => {
                 let mut strings = Vec::new();

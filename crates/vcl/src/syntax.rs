@@ -142,6 +142,7 @@ pub(crate) enum FieldValue {
     Number(Number),
     /// One or more strings after another.
     Strings(Vec<Vec<u8>>),
+    Blob(Vec<u8>),
     Word(Part),
     Inline(Vec<Field>),
 }

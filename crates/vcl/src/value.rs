@@ -190,6 +190,8 @@ pub struct BackendDefinition {
     pub proxy_header: Option<u8>,
     /// `.authority`.
     pub authority: Option<String>,
+    /// `.preamble`: what is sent first on each new connection.
+    pub preamble: Option<Bytes>,
     /// `.probe`, named or inline.
     pub probe: Option<Arc<ProbeDefinition>>,
     /// `.ssl = 1` and the fields about it.

@@ -113,7 +113,7 @@ impl ResponseHead {
     }
 }
 
-/// The reason phrase registered for `status`, or `Unknown Status`.
+/// The reason phrase registered for `status`, or `Unknown HTTP Status`.
 ///
 /// Source: RFC 9110, section 15, and the IANA status code registry.
 pub fn standard_reason(status: u16) -> &'static str {
@@ -160,7 +160,7 @@ pub fn standard_reason(status: u16) -> &'static str {
         417 => "Expectation Failed",
         418 => "I'm a teapot",
         421 => "Misdirected Request",
-        422 => "Unprocessable Content",
+        422 => "Unprocessable Entity",
         423 => "Locked",
         424 => "Failed Dependency",
         425 => "Too Early",
@@ -180,6 +180,6 @@ pub fn standard_reason(status: u16) -> &'static str {
         508 => "Loop Detected",
         510 => "Not Extended",
         511 => "Network Authentication Required",
-        _ => "Unknown Status",
+        _ => "Unknown HTTP Status",
     }
 }

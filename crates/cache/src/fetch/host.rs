@@ -76,7 +76,7 @@ impl Fetch {
             Var::BereqIsBgfetch => Value::Bool(self.purpose == Purpose::Background),
             Var::BereqIsHitmiss | Var::BereqIsHitpass => Value::Bool(self.marker == Some(variable)),
             Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
-            Var::BereqTime => Value::Time(self.trail.start),
+            Var::BereqTime => Value::Time(self.begun),
             Var::BereqConnectTimeout => timeout(self.timeouts.connect, origin.connect_timeout),
             Var::BereqFirstByteTimeout => timeout(self.timeouts.first_byte, origin.first_byte_timeout),
             Var::BereqBetweenBytesTimeout => {

@@ -161,6 +161,8 @@ pub(crate) struct Fetch {
     pub(crate) machine: Machine,
     pub(crate) trail: Trail,
     pub(crate) vxid: Vxid,
+    /// When the first try began (`bereq.time`).
+    pub(crate) begun: Time,
     pub(crate) purpose: Purpose,
     pub(crate) key: Key,
     pub(crate) busy: Option<Busy>,
@@ -238,6 +240,7 @@ impl Fetch {
             machine: Machine::default(),
             trail,
             vxid,
+            begun: now,
             purpose,
             key: exchange.key,
             busy: None,
@@ -382,13 +385,12 @@ impl Fetch {
 
     /// The response's times, for a client that alone gets it.
     pub(crate) fn private(&self) -> Private {
-        Private {
-            origin_time: self.origin_time,
-            ttl: self.ttl,
-            grace: self.grace,
-            keep: self.keep,
-            uncacheable: self.uncacheable,
-        }
+        // What is passed never was to live.
+        let (ttl, grace, keep) = match self.purpose {
+            Purpose::Pass => (0.0, 0.0, 0.0),
+            Purpose::Miss | Purpose::Background => (self.ttl, self.grace, self.keep),
+        };
+        Private { origin_time: self.origin_time, ttl, grace, keep, uncacheable: self.uncacheable }
     }
 }
 

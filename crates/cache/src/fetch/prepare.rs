@@ -51,16 +51,15 @@ fn finish_head(request: &mut RequestHead, exchange: &Exchange, vxid: base::vxid:
     request.fields.push_known(Known::Via, exchange.current.settings.via());
 }
 
-/// What is sent after the head. A fetch for the cache has no body, as the built-in VCL has it.
+/// What is sent after the head, unless VCL unsets it; the built-in VCL does for a GET.
 pub(crate) fn upload(exchange: &Exchange, purpose: Purpose) -> Upload {
     if let Some(body) = &exchange.cached_body {
         return if body.is_empty() { Upload::None } else { Upload::Cached(body.clone()) };
     }
     match (purpose, exchange.framing) {
-        (Purpose::Pass, framing @ (RequestFraming::Length(_) | RequestFraming::Chunked)) => {
-            Upload::Stream(framing)
-        }
-        _ => Upload::None,
+        // A background fetch outlives its request; the body was kept for it, if there is one.
+        (Purpose::Background, _) | (_, RequestFraming::None) => Upload::None,
+        (_, framing @ (RequestFraming::Length(_) | RequestFraming::Chunked)) => Upload::Stream(framing),
     }
 }
 
@@ -84,7 +83,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
         Action::Abandon => Step::Done(super::Fetched::Failed),
         Action::Error(Some((status, reason))) => Step::Error(status, reason),
         Action::Error(None) => Step::failed(),
-        _ => Step::Error(503, Some(vcl::value::Text::from_static(b"VCL failed"))),
+        _ => Step::Done(super::Fetched::Failed),
     }
 }
 

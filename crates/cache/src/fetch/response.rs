@@ -22,20 +22,24 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         // A recipient of a response without Date adds the time of reception (RFC 9110, section 6.6.1).
         fetch.response.fields.push_known(wire::Known::Date, &wire::date::format(fetch.now));
     }
+    if fetch.response.reason.is_empty() {
+        let standard = wire::standard_reason(fetch.response.status).as_bytes();
+        fetch.response.reason.extend_from_slice(standard);
+    }
     log_response(fetch);
     count(fetch, answer.framing);
     let mut answer = answer;
     if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
         let Some(stale) = fetch.stale.clone() else {
             // Nobody asked for a condition.
-            return give_up(answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
+            return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         };
         if !rules::conditional::confirms(stale.fields(), &fetch.response.fields) {
             // It speaks of another version than we hold: ask again, for all of it.
             fetch.stale = None;
             fetch.request.fields.remove_known(wire::Known::IfNoneMatch);
             fetch.request.fields.remove_known(wire::Known::IfModifiedSince);
-            return give_up(answer, Step::Send);
+            return give_up(fetch, answer, Step::Send);
         }
         merge(fetch);
         if let Some(connection) = answer.connection.take() {
@@ -59,18 +63,22 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         Action::Retry => {
             let next = fetch.retry().unwrap_or_else(|why| Step::Error(503, Some(why)));
-            give_up(answer, next)
+            give_up(fetch, answer, next)
         }
-        Action::Abandon => give_up(answer, Step::Done(Fetched::Failed)),
-        Action::Error(Some((status, reason))) => give_up(answer, Step::Error(status, reason)),
-        Action::Error(None) => give_up(answer, Step::failed()),
-        _ => give_up(answer, Step::Error(503, Some(Text::from_static(b"VCL failed")))),
+        Action::Abandon => give_up(fetch, answer, Step::Done(Fetched::Failed)),
+        Action::Error(Some((status, reason))) => give_up(fetch, answer, Step::Error(status, reason)),
+        Action::Error(None) => give_up(fetch, answer, Step::failed()),
+        _ => give_up(fetch, answer, Step::Done(Fetched::Failed)),
     }
 }
 
-/// Leaves the answer unread: its connection cannot be used again.
-fn give_up(answer: Answer, next: Step) -> Step {
-    drop(answer);
+/// Leaves the answer unread. Its connection can be used again only if there was nothing to read.
+fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
+    if let (ResponseFraming::None | ResponseFraming::Length(0), Some(connection)) =
+        (answer.framing, answer.connection)
+    {
+        fetch.trail.release(connection);
+    }
     next
 }
 
@@ -121,7 +129,8 @@ fn compute_times(fetch: &mut Fetch) {
         rfc: false,
     };
     let lifetime = rules::ttl::lifetime(fetch.response.status, &fetch.response.fields, fetch.now, &defaults);
-    (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl, lifetime.grace, lifetime.keep);
+    // To VCL what may not be kept has no life, not less than none.
+    (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl.max(0.0), lifetime.grace, lifetime.keep);
     fetch.origin_time = lifetime.t_origin;
     fetch.trail.records.fmt(
         Tag::TTL,

@@ -80,6 +80,11 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
                 Some(step) => step,
                 None => Box::pin(lookup::wait(exchange)).await,
             },
+            Step::Hit(known, Some(busy), freshness) if exchange.has_unread_body() => {
+                // The fetch in the background may want to send it on.
+                Box::pin(recv::keep_body(exchange, body)).await;
+                hit::step(exchange, known, Some(busy), freshness).await
+            }
             Step::Hit(known, busy, freshness) => hit::step(exchange, known, busy, freshness).await,
             Step::Miss(busy, stale) => Box::pin(miss::step(exchange, busy, stale, body)).await,
             Step::Pass => Box::pin(pass::step(exchange, body)).await,

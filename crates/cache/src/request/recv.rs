@@ -125,6 +125,12 @@ pub(crate) async fn wait(exchange: &mut Exchange, body: &mut dyn RequestBody, wa
 
 /// Reads the request body up to `limit` bytes for `std.cache_req_body`. A larger body is a `false` to VCL; what was read
 /// of it is lost, so the connection closes after the answer.
+/// Reads the request body into memory for a fetch that outlives the request; without it, if it is too large.
+pub(crate) async fn keep_body(exchange: &mut Exchange, body: &mut dyn RequestBody) {
+    let limit = exchange.current.settings.cache_req_body_max;
+    read_into_memory(exchange, body, limit).await;
+}
+
 async fn read_into_memory(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> bool {
     let mut kept = Vec::new();
     let mut buffer = vec![0; 16 << 10];
