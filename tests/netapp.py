@@ -291,6 +291,29 @@ def probed():
     check(f"VBE.{name}.happy" in cache.counters(), "counters of the address")
 
 
+@case("a cold VCL leaves its endpoint alone, a warm one looks after it again", ENTERPRISE)
+def temperatures():
+    first, second = Store(), Store()
+    cache = before(first)
+    with open(os.path.join(HERE, "vcl", "objects.vcl")) as file:
+        text = file.read().replace("@ENDPOINT@", f"http://127.0.0.1:{second.port}")
+    cache.ok("vcl.load", "second", cache.write("second.vcl", text))
+    cache.ok("vcl.use", "second")
+    cache.ok("vcl.state", "boot", "cold")
+    asked, others = first.total(), second.total()
+    eventually(lambda: second.total() >= others + 5, "the active VCL probes its own")
+    check(first.total() <= asked + 1, f"probes while cold: {first.total() - asked}")
+    name = f"VBE.boot.store(127.0.0.1:{first.port}).happy"
+    eventually(lambda: name not in cache.counters(), "no counters while cold")
+    cache.ok("vcl.state", "boot", "warm")
+    eventually(lambda: first.total() > asked + 2, "probed again")
+    eventually(lambda: name in cache.counters(), "counted again")
+    cache.ok("vcl.discard", "boot")
+    others, asked = second.total(), first.total()
+    eventually(lambda: second.total() >= others + 5 and name not in cache.counters(), "gone")
+    check(first.total() <= asked + 1, "probes after the end")
+
+
 @case("https to the endpoint: checked against SSL_CERT_FILE, connections kept, sessions resumed", ENTERPRISE)
 def sealed():
     store = Store(seal=CERTIFICATE)

@@ -26,7 +26,7 @@ use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 pub use run::{run, run_passing};
@@ -73,8 +73,8 @@ pub struct Group {
     maker: Arc<Maker>,
     members: RwLock<Vec<Arc<Backend>>>,
     next: AtomicUsize,
-    /// The name was looked up at least once, whatever came of it.
-    looked_up: AtomicBool,
+    /// When the name was last looked up, whatever came of it: a [`Time`]'s bits; 0 before the first time.
+    looked_up: AtomicU64,
     first_answer: Notify,
     /// When the set of members last changed: a [`Time`]'s bits.
     changed: AtomicU64,
@@ -109,7 +109,7 @@ impl Group {
             maker: Arc::clone(maker),
             members: RwLock::default(),
             next: AtomicUsize::new(0),
-            looked_up: AtomicBool::new(false),
+            looked_up: AtomicU64::new(0),
             first_answer: Notify::new(),
             changed: AtomicU64::new(now.to_bits()),
             used: AtomicU64::new(now.to_bits()),
@@ -140,7 +140,13 @@ impl Group {
 
     /// Whether the name was looked up at least once, whatever came of it.
     pub fn is_looked_up(&self) -> bool {
-        self.looked_up.load(Ordering::Acquire)
+        self.looked_up.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the last answer has stood for its time, or there is none.
+    pub(crate) fn is_due(&self) -> bool {
+        let last = Time::from_bits(self.looked_up.load(Ordering::Acquire));
+        self.maker.clock.now() - last >= self.options.ttl
     }
 
     /// Waits until the name was looked up for the first time, for `limit` seconds at most.
@@ -170,7 +176,7 @@ impl Group {
             }
             Err(error) => *self.failure.lock() = Some(error.to_string()),
         }
-        self.looked_up.store(true, Ordering::Release);
+        self.looked_up.store(self.maker.clock.now().to_bits(), Ordering::Release);
         self.first_answer.notify_waiters();
     }
 

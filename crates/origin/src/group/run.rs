@@ -74,8 +74,8 @@ pub async fn run_passing(group: &Group) {
 
 async fn keep(group: &Group, go_on: impl Fn(&Group) -> bool) {
     let mut probed = Probed::default();
-    // A load has looked it up a moment ago.
-    if !group.is_looked_up() {
+    // A load has looked it up a moment ago; a VCL that was cold for a while has not.
+    if group.is_due() {
         refresh(group).await;
     }
     while go_on(group) {
