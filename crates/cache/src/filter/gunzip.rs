@@ -1,0 +1,218 @@
+//! `gunzip` and `testgunzip`: a gzip stream expanded, or only tested and passed on as it is.
+//!
+//! One member only, as all clients understand it: what follows its end is a fault. The trailer's checksum and length
+//! are verified.
+
+use super::scan::Scan;
+use super::{Failure, Filter, Notes, STEP, Took};
+use copal_observe as observe;
+use observe::Tag;
+use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
+
+/// How many bytes of output are made at once.
+const PIECE: usize = 16 << 10;
+
+/// For whom a gzip filter works, as the log names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Fetch,
+    Deliver,
+}
+
+impl Side {
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Self::Fetch => 'F',
+            Self::Deliver => 'D',
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Gunzip {
+    inflate: Inflate,
+    /// For the positions that the log shows; none where nobody reads them.
+    scan: Option<Scan>,
+    piece: Box<[u8]>,
+    tests_only: bool,
+    side: Side,
+    ended: bool,
+    closed: bool,
+}
+
+impl Gunzip {
+    /// Expands on fetch. `logged` says whether its record is wanted.
+    pub(crate) fn new(logged: bool) -> Self {
+        Self::made(false, Side::Fetch, logged)
+    }
+
+    /// Passes on what it finds to be a whole gzip stream.
+    pub(crate) fn test(logged: bool) -> Self {
+        Self::made(true, Side::Fetch, logged)
+    }
+
+    /// Expands on delivery.
+    pub(crate) fn deliver(logged: bool) -> Self {
+        Self::made(false, Side::Deliver, logged)
+    }
+
+    fn made(tests_only: bool, side: Side, logged: bool) -> Self {
+        Self {
+            // A gzip head, and the largest window.
+            inflate: Inflate::new(true, 16 + 15),
+            scan: logged.then(Scan::new),
+            piece: vec![0; PIECE].into_boxed_slice(),
+            tests_only,
+            side,
+            ended: false,
+            closed: false,
+        }
+    }
+
+    /// Why the stream is none; and the record that goes with it.
+    fn invalid(&self, error: InflateError, notes: &mut dyn Notes) -> Failure {
+        let why = self.inflate.error_message().unwrap_or(error.as_str());
+        let (code, what) = match error {
+            InflateError::NeedDict { .. } => (2, "need dictionary"),
+            InflateError::StreamError => (-2, why),
+            InflateError::DataError => (-3, why),
+            InflateError::MemError => (-4, why),
+        };
+        notes.record(Tag::Gzip, format_args!("Gunzip error: {code} ({what})"));
+        Failure::Invalid(what.to_owned())
+    }
+
+    fn junk(&self, notes: &mut dyn Notes) -> Failure {
+        if self.side == Side::Deliver {
+            notes.record(Tag::Gzip, format_args!("G(un)zip error: 1 (junk after VGZ_END)"));
+        }
+        Failure::Junk
+    }
+
+    /// Expands some of `input`; returns how much of it was used.
+    fn expand(
+        &mut self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        notes: &mut dyn Notes,
+    ) -> Result<usize, Failure> {
+        let limit = out.len() + STEP;
+        let mut used = 0;
+        loop {
+            let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
+            let status = self.inflate.decompress(&input[used..], &mut self.piece, InflateFlush::NoFlush);
+            let status = status.map_err(|error| self.invalid(error, notes))?;
+            let (read, written) = (
+                (self.inflate.total_in() - before_in) as usize,
+                (self.inflate.total_out() - before_out) as usize,
+            );
+            used += read;
+            if !self.tests_only {
+                out.extend_from_slice(&self.piece[..written]);
+            }
+            self.ended = status == Status::StreamEnd;
+            let stands = read == 0 && written == 0;
+            if self.ended || stands || !self.tests_only && out.len() >= limit {
+                return Ok(used);
+            }
+        }
+    }
+}
+
+impl Filter for Gunzip {
+    fn step(
+        &mut self,
+        input: &[u8],
+        end: bool,
+        out: &mut Vec<u8>,
+        notes: &mut dyn Notes,
+    ) -> Result<Took, Failure> {
+        let input_limited = if self.tests_only { &input[..input.len().min(STEP)] } else { input };
+        let start = out.len();
+        let mut used = 0;
+        if !self.ended {
+            used = self.expand(input_limited, out, notes)?;
+            if let Some(scan) = &mut self.scan {
+                scan.feed(&input_limited[..used]);
+            }
+        }
+        if self.ended && used < input.len() {
+            return Err(self.junk(notes));
+        }
+        if self.tests_only {
+            out.extend_from_slice(&input[..used]);
+        }
+        if end && used == input.len() && !self.ended && out.len() - start < STEP {
+            return Err(if self.tests_only { Failure::TestTruncated } else { Failure::Truncated });
+        }
+        Ok(Took { bytes: used, done: end && self.ended && used == input.len() })
+    }
+
+    fn close(&mut self, notes: &mut dyn Notes) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        let bits = self.scan.take().map(|scan| scan.bits()).unwrap_or_default();
+        let letter = if self.tests_only { 'u' } else { 'U' };
+        notes.record(
+            Tag::Gzip,
+            format_args!(
+                "{letter} {} - {} {} {} {} {}",
+                self.side.letter(),
+                self.inflate.total_in(),
+                self.inflate.total_out(),
+                bits.start,
+                bits.last,
+                bits.stop
+            ),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Heard, gzip, run};
+    use super::super::{Chain, Failure};
+    use super::*;
+
+    fn through(filter: Gunzip, stream: &[u8]) -> (Result<Vec<u8>, Failure>, Vec<String>) {
+        let mut chain = Chain::default();
+        chain.push(Box::new(filter));
+        let mut heard = Heard::default();
+        let result = run(&mut chain, stream, 5, &mut heard);
+        chain.close(&mut heard);
+        (result, heard.records)
+    }
+
+    fn check(stream: &[u8], expected: &Failure, tested: &Failure) {
+        assert_eq!(&through(Gunzip::new(true), stream).0.unwrap_err(), expected);
+        assert_eq!(&through(Gunzip::test(true), stream).0.unwrap_err(), tested);
+    }
+
+    #[test]
+    fn what_is_not_one_whole_member_is_refused() {
+        let good = gzip(b"bar bar bar bar", 6);
+        check(&good[..good.len() - 1], &Failure::Truncated, &Failure::TestTruncated);
+        check(&good[..12], &Failure::Truncated, &Failure::TestTruncated);
+        check(&[&good[..], b"x"].concat(), &Failure::Junk, &Failure::Junk);
+        check(&[&good[..], &good].concat(), &Failure::Junk, &Failure::Junk);
+        let mut wrong = good.clone();
+        let crc = wrong.len() - 8;
+        wrong[crc] ^= 1;
+        let invalid = Failure::Invalid("incorrect data check".to_owned());
+        check(&wrong, &invalid, &invalid);
+        let invalid = Failure::Invalid("incorrect header check".to_owned());
+        check(b"hello hello", &invalid, &invalid);
+        check(b"", &Failure::Truncated, &Failure::TestTruncated);
+    }
+
+    #[test]
+    fn the_record_is_as_varnish_writes_it() {
+        let stream = gzip(b"bar", 6);
+        assert_eq!(through(Gunzip::test(true), &stream).1, ["Gzip u F - 23 3 80 80 114"]);
+        assert_eq!(through(Gunzip::new(true), &stream).1, ["Gzip U F - 23 3 80 80 114"]);
+        assert_eq!(through(Gunzip::deliver(true), &stream).1, ["Gzip U D - 23 3 80 80 114"]);
+        let junk = [&stream[..], b"x"].concat();
+        assert_eq!(through(Gunzip::deliver(true), &junk).1[0], "Gzip G(un)zip error: 1 (junk after VGZ_END)");
+    }
+}
