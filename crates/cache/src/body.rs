@@ -1,10 +1,14 @@
 //! What a response's body is made of, as the connection's writer sees it: wait until there is something, look at it,
 //! write some, say how much.
 
+use crate::fetch::filters::Filters;
 use crate::fetch::trail::Trail;
+use crate::filter::delivery::Filtered;
+use crate::filter::esi::assemble::Assembly;
+use crate::filter::{Chain, STEP};
 use crate::index::hot::Known;
 use bytes::Bytes;
-use copal_observe::Tag;
+use copal_observe::{Records, Tag};
 use copal_origin as origin;
 use copal_store as store;
 use copal_wire as wire;
@@ -38,6 +42,10 @@ pub enum Body {
     Parts(Box<Parts>),
     /// Straight from an origin.
     Relay(Box<Relay>),
+    /// Another body, through filters.
+    Filtered(Box<Filtered>),
+    /// Put together from several.
+    Esi(Box<Assembly>),
 }
 
 impl Body {
@@ -64,6 +72,8 @@ impl Body {
                 .map_err(|store::cursor::Cut| Aborted),
             Self::Parts(parts) => parts.ready().await,
             Self::Relay(relay) => Box::pin(relay.ready()).await,
+            Self::Filtered(filtered) => Box::pin(filtered.ready()).await,
+            Self::Esi(assembly) => Box::pin(assembly.ready()).await,
         }
     }
 
@@ -74,7 +84,9 @@ impl Body {
             Self::Bytes(bytes, at) => out.push(IoSlice::new(&bytes[*at..])),
             Self::Object(known, cursor) => cursor.slices(known, PIECES, out),
             Self::Parts(parts) => parts.slices(out),
-            Self::Relay(relay) => out.push(IoSlice::new(&relay.buffer[relay.from..relay.to])),
+            Self::Relay(relay) => out.push(IoSlice::new(relay.bytes())),
+            Self::Filtered(filtered) => filtered.slices(out),
+            Self::Esi(assembly) => assembly.slices(out),
         }
     }
 
@@ -86,6 +98,17 @@ impl Body {
             Self::Object(known, cursor) => cursor.consume(known, count as u64),
             Self::Parts(parts) => parts.consume(count),
             Self::Relay(relay) => relay.from += count,
+            Self::Filtered(filtered) => filtered.consume(count),
+            Self::Esi(assembly) => assembly.consume(count),
+        }
+    }
+
+    /// Writes the records that were made on the way, as the body is at its end or given up.
+    pub(crate) fn close(&mut self, records: &mut Records) {
+        match self {
+            Self::Filtered(filtered) => filtered.close(records),
+            Self::Esi(assembly) => assembly.close(records),
+            Self::Empty | Self::Bytes(..) | Self::Object(..) | Self::Parts(_) | Self::Relay(_) => {}
         }
     }
 
@@ -100,7 +123,8 @@ impl Drop for Body {
         match self {
             Self::Object(known, cursor) => cursor.close(known),
             Self::Parts(parts) => parts.cursor.close(&parts.known),
-            Self::Empty | Self::Bytes(..) | Self::Relay(_) => {}
+            Self::Esi(assembly) => assembly.abandon(),
+            Self::Empty | Self::Bytes(..) | Self::Relay(_) | Self::Filtered(_) => {}
         }
     }
 }
@@ -177,21 +201,41 @@ pub struct Relay {
     buffer: Vec<u8>,
     from: usize,
     to: usize,
+    /// What happens to it on the way; `input` is what comes from the origin then, and `buffer` what goes to the client.
+    chain: Chain,
+    input: Vec<u8>,
+    input_at: usize,
     trail: Trail,
 }
 
 impl Relay {
-    /// Relays `first`, and then what is left to read of the response on `connection`.
-    pub(crate) fn new(connection: origin::Connection, first: Vec<u8>, mut trail: Trail) -> Self {
+    /// Relays `first`, and then what is left to read of the response on `connection`, through `filters`.
+    pub(crate) fn new(
+        connection: origin::Connection,
+        first: Vec<u8>,
+        filters: Filters,
+        mut trail: Trail,
+    ) -> Self {
         trail.received_body = first.len() as u64;
-        Self { connection: Some(connection), from: 0, to: first.len(), buffer: first, trail }
+        let (chain, buffer) = (filters.chain, Vec::new());
+        let (connection, input_at) = (Some(connection), 0);
+        if chain.is_empty() {
+            let to = first.len();
+            return Self { connection, buffer: first, from: 0, to, chain, input: buffer, input_at, trail };
+        }
+        Self { connection, buffer, from: 0, to: 0, chain, input: first, input_at, trail }
+    }
+
+    /// What can be written now.
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..self.to]
     }
 
     /// Reads the whole body, if it is not longer than `limit`; else `None`, and what was read is relayed first.
     pub(crate) async fn collect(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Aborted> {
         let mut whole = Vec::new();
         while self.ready().await? {
-            whole.extend_from_slice(&self.buffer[self.from..self.to]);
+            whole.extend_from_slice(self.bytes());
             if whole.len() > limit {
                 (self.from, self.to) = (0, whole.len());
                 self.buffer = whole;
@@ -203,32 +247,108 @@ impl Relay {
     }
 
     async fn ready(&mut self) -> Result<bool, Aborted> {
-        if self.from < self.to {
-            return Ok(true);
-        }
-        let Some(connection) = self.connection.as_mut() else { return Ok(false) };
-        if self.buffer.len() < RELAY {
-            self.buffer.resize(RELAY, 0);
-        }
-        match connection.read_body(&mut self.buffer).await {
-            Ok(0) => {
-                if let Some(connection) = self.connection.take() {
-                    self.trail.release(connection);
-                }
-                self.trail.end_body();
-                Ok(false)
+        loop {
+            if self.from < self.to {
+                return Ok(true);
             }
-            Ok(count) => {
-                self.trail.received_body += count as u64;
+            if self.chain.is_empty() {
+                let count = self.read_into_buffer().await?;
                 (self.from, self.to) = (0, count);
+                return Ok(count > 0);
+            }
+            if !self.filter().await? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// One step of the chain; false at its end.
+    async fn filter(&mut self) -> Result<bool, Aborted> {
+        if self.input_at == self.input.len() && self.connection.is_some() {
+            if self.input.len() < STEP {
+                self.input.resize(STEP, 0);
+            }
+            // Nothing is lost if this is dropped while it waits: the buffer then is taken for one to be filled again.
+            self.input_at = self.input.len();
+            let count = read(&mut self.connection, &mut self.trail, &mut self.input).await?;
+            self.input.truncate(count);
+            self.input_at = 0;
+        }
+        self.buffer.clear();
+        let end = self.connection.is_none();
+        let stepped = self.chain.step(&self.input[self.input_at..], end, &mut self.buffer, &mut self.trail);
+        match stepped {
+            Ok(took) => {
+                self.input_at += took.bytes;
+                (self.from, self.to) = (0, self.buffer.len());
+                if took.done && end && self.buffer.is_empty() {
+                    self.finish();
+                    return Ok(false);
+                }
+                if took.done && end {
+                    self.finish();
+                    self.chain = Chain::default();
+                }
                 Ok(true)
             }
-            Err(error) => {
-                self.trail.records.fmt(Tag::FetchError, format_args!("{error}"));
+            Err(failure) => {
+                self.trail.records.fmt(Tag::FetchError, format_args!("{failure}"));
                 self.trail.local.counters.fetch_failed.inc();
+                self.chain.close(&mut self.trail);
                 self.connection = None;
                 Err(Aborted)
             }
+        }
+    }
+
+    /// The records, for who goes on with the fetch after this failed.
+    pub(crate) fn into_trail(self) -> Trail {
+        self.trail
+    }
+
+    fn finish(&mut self) {
+        self.chain.close(&mut self.trail);
+        self.trail.end_body();
+    }
+
+    async fn read_into_buffer(&mut self) -> Result<usize, Aborted> {
+        if self.connection.is_none() {
+            return Ok(0);
+        }
+        if self.buffer.len() < RELAY {
+            self.buffer.resize(RELAY, 0);
+        }
+        let count = read(&mut self.connection, &mut self.trail, &mut self.buffer).await?;
+        if count == 0 {
+            self.trail.end_body();
+        }
+        Ok(count)
+    }
+}
+
+/// Reads some of a body. At its end the connection is given back.
+async fn read(
+    slot: &mut Option<origin::Connection>,
+    trail: &mut Trail,
+    buffer: &mut [u8],
+) -> Result<usize, Aborted> {
+    let Some(connection) = slot.as_mut() else { return Ok(0) };
+    match connection.read_body(buffer).await {
+        Ok(0) => {
+            if let Some(connection) = slot.take() {
+                trail.release(connection);
+            }
+            Ok(0)
+        }
+        Ok(count) => {
+            trail.received_body += count as u64;
+            Ok(count)
+        }
+        Err(error) => {
+            trail.records.fmt(Tag::FetchError, format_args!("{error}"));
+            trail.local.counters.fetch_failed.inc();
+            *slot = None;
+            Err(Aborted)
         }
     }
 }

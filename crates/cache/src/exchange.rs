@@ -16,6 +16,8 @@
 //! in `request/`; the front writes what `response` and `body` say, and then calls `finish`.
 
 use crate::body::Body;
+use crate::filter::esi::assemble::Shared;
+use crate::include::{Include, NoBody, Place};
 use crate::index::Key;
 use crate::index::hot::Known;
 use crate::local::{Current, Local};
@@ -89,6 +91,8 @@ pub(crate) struct Private {
     pub(crate) keep: Seconds,
     /// Whether the rules or VCL made it so; false for an error that VCL made in the answer's place.
     pub(crate) uncacheable: bool,
+    /// Its body is a gzip stream.
+    pub(crate) sends_gzip: bool,
 }
 
 /// The backend that VCL wants for a request.
@@ -173,6 +177,12 @@ pub struct Exchange {
     pub(crate) esi_level: u32,
     /// `req_top` of a request that an include made; of the client's own request it is that itself.
     pub(crate) top: Option<Rc<Top>>,
+    /// In a request that an include made: the gzip stream that its body becomes a part of.
+    pub(crate) stitch: Option<Shared>,
+    /// In such a request: whether the rest goes on without it if it fails.
+    pub(crate) may_fail: bool,
+    /// The body goes out as a gzip stream.
+    pub(crate) sends_gzip: bool,
     /// `resp.do_esi` as VCL set it; the object decides where it did not.
     pub(crate) do_esi: Option<bool>,
     /// `resp.filters` as VCL set it.
@@ -229,6 +239,9 @@ impl Exchange {
             esi: true,
             esi_level: 0,
             top: None,
+            stitch: None,
+            may_fail: false,
+            sends_gzip: false,
             do_esi: None,
             filters: None,
             framing: RequestFraming::None,
@@ -286,6 +299,32 @@ impl Exchange {
         if self.current.vcl.as_ref().is_some_and(|vcl| !vcl.instance.program.is_builtin(Sub::Recv)) {
             self.original.copy_from(&self.request);
         }
+    }
+
+    /// Begins a request that an include makes: `self.request` is made already, from that of `place`.
+    pub(crate) fn begin_include(&mut self, place: &Place, include: &Include) {
+        let now = self.local.now();
+        self.current = Rc::clone(&place.current);
+        self.vxid = self.local.vxid();
+        self.now = now;
+        self.times = Times { start: now, arrival: now, previous: now };
+        self.esi_level = place.level + 1;
+        self.top = Some(Rc::clone(&place.top));
+        self.stitch = place.stitch.clone();
+        self.may_fail = include.may_fail;
+        self.begun = true;
+        self.reset_for_recv();
+        self.local.counters.esi_req.inc();
+        self.records.begin(self.vxid, Kind::Client);
+        self.records.link(Tag::Begin, "req", place.vxid, "esi");
+        self.records.timestamp("Start", now, now, now);
+        self.log_request_start();
+        self.original.copy_from(&self.request);
+    }
+
+    /// Answers the request that [`Exchange::begin_include`] began.
+    pub(crate) async fn run_include(&mut self) -> Outcome {
+        request::run(self, &mut NoBody).await
     }
 
     /// Forgets what an earlier pass through `vcl_recv` decided.
@@ -399,14 +438,13 @@ impl Exchange {
         self.transfer.response_head += response_head;
         self.transfer.response_body += response_body;
         self.transfer.request_body = request_body;
+        self.body.close(&mut self.records);
         let now = self.local.now();
         self.timestamp("Resp", now);
         let transfer = self.transfer;
-        let counters = &self.local.counters;
-        counters.s_req_hdrbytes.add(transfer.request_head);
-        counters.s_req_bodybytes.add(transfer.request_body);
-        counters.s_resp_hdrbytes.add(transfer.response_head);
-        counters.s_resp_bodybytes.add(transfer.response_body);
+        if self.esi_level == 0 {
+            self.count_transfer();
+        }
         self.records.numbers(
             Tag::ReqAcct,
             &[
@@ -419,6 +457,15 @@ impl Exchange {
             ],
         );
         self.end();
+    }
+
+    /// Counts what went over the client's connection; what includes bring is a part of that.
+    fn count_transfer(&self) {
+        let (counters, transfer) = (&self.local.counters, &self.transfer);
+        counters.s_req_hdrbytes.add(transfer.request_head);
+        counters.s_req_bodybytes.add(transfer.request_body);
+        counters.s_resp_hdrbytes.add(transfer.response_head);
+        counters.s_resp_bodybytes.add(transfer.response_body);
     }
 
     /// Logs and counts a request that was piped: bytes from the client and to it, after the heads.

@@ -220,9 +220,7 @@ impl Exchange {
             Var::ReqEsi => Value::Bool(self.esi),
             Var::ReqEsiLevel => Value::Int(i64::from(self.esi_level)),
             Var::ReqTransport => Value::text(Text::from_static(b"HTTP/1")),
-            Var::ReqCanGzip => Value::Bool(
-                self.request.fields.get_known(wire::Known::AcceptEncoding).is_some_and(accepts_gzip),
-            ),
+            Var::ReqCanGzip => Value::Bool(copal_rules::coding::accepts_gzip(&self.request.fields)),
             Var::ReqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
             Var::ReqTtl => Value::Duration(self.ttl_max.unwrap_or(-1.0)),
             Var::ReqGrace => Value::Duration(self.grace_max.unwrap_or(-1.0)),
@@ -282,7 +280,7 @@ impl Exchange {
             Var::RespTime => Value::Time(self.now),
             Var::RespBody => copy(&self.synthetic),
             Var::RespDoEsi => Value::Bool(self.do_esi.unwrap_or(self.esi && self.can_esi())),
-            Var::RespFilters => Value::String(Some(self.filters.clone().unwrap_or_default())),
+            Var::RespFilters => Value::String(Some(self.filter_list())),
             _ => return None,
         })
     }
@@ -304,11 +302,6 @@ impl Exchange {
             Var::BereqXid => Value::text(self.vxid.to_string()),
             _ => return None,
         })
-    }
-
-    /// Whether the response's body can be processed for ESI.
-    pub(crate) fn can_esi(&self) -> bool {
-        false
     }
 }
 
@@ -610,12 +603,4 @@ pub(crate) fn replace(target: &mut Vec<u8>, text: &[u8]) {
 
 fn positive(value: &Value) -> Option<f64> {
     Some(seconds(value)).filter(|seconds| *seconds >= 0.0)
-}
-
-fn accepts_gzip(value: &[u8]) -> bool {
-    value.split(|byte| *byte == b',').any(|coding| {
-        let mut parts = coding.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"gzip") || name == b"x-gzip");
-        gzip && !parts.any(|part| matches!(part, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
-    })
 }

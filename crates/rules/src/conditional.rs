@@ -94,11 +94,8 @@ pub fn confirms(stored: &Fields, fresh: &Fields) -> bool {
 ///
 /// Source: RFC 9111, section 3.2.
 pub fn merge_304(stored: &Fields, fresh: &Fields) -> Fields {
-    let strong_tag = stored.get_known(Known::Etag).is_some_and(|tag| !is_weak(tag));
-    let weaker_tag = strong_tag && fresh.get_known(Known::Etag).is_some_and(is_weak);
     let replaces = |known: Option<Known>| match known {
         Some(Known::ContentLength | Known::ContentEncoding | Known::ContentRange) => false,
-        Some(Known::Etag) => !weaker_tag,
         Some(name) => !name.is_hop_by_hop(),
         None => true,
     };

@@ -6,6 +6,7 @@
 //! Begin with [`ttl`] (how long) and [`storable`] (whether), then [`vary`] (for whom) and [`conditional`] (is it still so).
 
 pub mod cache_control;
+pub mod coding;
 pub mod conditional;
 pub mod hop;
 pub mod storable;

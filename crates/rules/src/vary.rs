@@ -67,6 +67,14 @@ pub fn check(response: &Fields) -> Result<(), Unusable> {
 /// # Errors
 /// The response serves no other request.
 pub fn build(response: &Fields, request: &Fields) -> Result<Vec<u8>, Unusable> {
+    build_without(response, request, None)
+}
+
+/// As [`build`], for a cache that serves requests with any value of `ours` from one response.
+///
+/// # Errors
+/// The response serves no other request.
+pub fn build_without(response: &Fields, request: &Fields, ours: Option<Known>) -> Result<Vec<u8>, Unusable> {
     let mut spec = Vec::new();
     if !response.has_known(Known::Vary) {
         return Ok(spec);
@@ -74,6 +82,9 @@ pub fn build(response: &Fields, request: &Fields) -> Result<Vec<u8>, Unusable> {
     check(response)?;
     for name in names(response) {
         let name = name?;
+        if ours.is_some_and(|ours| name.eq_ignore_ascii_case(ours.name().as_bytes())) {
+            continue;
+        }
         spec.push(name.len() as u8);
         spec.extend(name.iter().map(u8::to_ascii_lowercase));
         let at = spec.len();

@@ -64,11 +64,14 @@ pub(crate) struct Rest {
     pub(crate) was_read: bool,
     /// The announced length.
     pub(crate) length: Option<u64>,
+    /// What the cache keeps beside the body.
+    pub(crate) plan: Option<Box<[u8]>>,
 }
 
 impl Rest {
     pub(crate) fn size(&self) -> u64 {
-        self.extents.iter().map(Extent::size).sum()
+        let plan = self.plan.as_ref().map_or(0, |plan| plan.len() as u64);
+        self.extents.iter().map(Extent::size).sum::<u64>() + plan
     }
 
     /// Where the slowest reader stands; `None` if there is none.
@@ -208,6 +211,18 @@ impl Object {
         rest.as_deref().map(|rest| &rest.extents)
     }
 
+    /// What the cache keeps beside the body ([`crate::Fill::set_plan`]); there once the object is stored.
+    #[inline]
+    pub fn plan(&self) -> Option<&[u8]> {
+        let state = self.state.load(Ordering::Acquire);
+        if state == State::Filling as u8 || state & WINDOW_BIT != 0 {
+            return None;
+        }
+        // SAFETY: in this state it is never written again (the table in the module).
+        let rest = unsafe { &*self.rest.get() };
+        rest.as_deref().and_then(|rest| rest.plan.as_deref())
+    }
+
     /// How many body bytes the first block can hold.
     pub(crate) fn first_capacity(&self) -> u64 {
         self.first.body_capacity()
@@ -297,7 +312,9 @@ fn seal(slot: &mut Option<Box<Rest>>, tail: Option<Extent>) -> u64 {
     let shrunk = before - rest.size();
     let mut extents = std::mem::take(&mut rest.extents);
     extents.shrink_to_fit();
-    *slot = (!extents.is_empty()).then(|| Box::new(Rest { extents, ..Rest::default() }));
+    let plan = rest.plan.take();
+    let is_needed = !extents.is_empty() || plan.is_some();
+    *slot = is_needed.then(|| Box::new(Rest { extents, plan, ..Rest::default() }));
     shrunk
 }
 

@@ -108,6 +108,28 @@ impl Fill {
         Ok(())
     }
 
+    /// Keeps `plan` beside the body. It counts as the body does, and is seen once the object is stored.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room for it.
+    pub fn set_plan(&mut self, plan: Box<[u8]>) -> Result<(), Full> {
+        let size = plan.len() as u64;
+        if self.windowed {
+            return Err(Full);
+        }
+        self.space.reserve(size)?;
+        let set = self.object.with_rest(|rest| {
+            debug_assert!(rest.plan.is_none(), "a plan is set once");
+            rest.plan = Some(plan);
+            // As in `extend`.
+            if self.object.is_gone() {
+                self.space.unlinked(size);
+            }
+        });
+        debug_assert!(set.is_some(), "an unfinished object can take a plan");
+        Ok(())
+    }
+
     /// The body is complete. If a length was announced and it is not reached, the object fails instead: what is short is
     /// never stored as if it were whole.
     pub fn commit(mut self) {

@@ -50,12 +50,12 @@ impl Flags {
     pub const GZIPPED: u8 = 4;
     /// The head has a validator (ETag or Last-Modified), so the object can be revalidated.
     pub const VALIDATOR: u8 = 8;
-    /// The response may be stored only by decision of VCL, and was (`obj.uncacheable` is false otherwise).
-    pub const UNCACHEABLE: u8 = 16;
-    /// The body's total length is known, also while it is filling.
-    pub const LENGTH_KNOWN: u8 = 32;
     /// The head names surrogate keys, under which the index finds the object.
     pub const TAGGED: u8 = 64;
+    /// The body is coded otherwise than the origin sent it.
+    pub const RECODED: u8 = 16;
+    /// The body, once stored, is known to be what its coding says.
+    pub const CHECKED: u8 = 32;
 
     /// Whether all of `bits` are set.
     pub fn has(self, bits: u8) -> bool {
@@ -131,7 +131,6 @@ impl Object {
         first: First,
         space: Arc<Space>,
     ) -> Self {
-        let known = if length.is_some() { Flags::LENGTH_KNOWN } else { 0 };
         let rest = Rest { length, ..Rest::default() };
         Self {
             key,
@@ -148,7 +147,7 @@ impl Object {
             hits: AtomicU32::new(0),
             lru_slot: AtomicU32::new(NO_SLOT),
             vxid: attributes.vxid,
-            flags: Flags(attributes.flags.0 | known),
+            flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
             marks: AtomicU8::new(0),
             lock: Mutex::new(()),

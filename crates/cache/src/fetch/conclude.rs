@@ -1,5 +1,6 @@
 //! From an accepted answer to an object in a store, or to a response for one client.
 
+use super::filters::Filters;
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill};
 use crate::body::{Body, Relay};
 use crate::index::hot::Known;
@@ -24,9 +25,16 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     fetch.response.status %= 1000;
     let copy = if fetch.uncacheable { Copy::PassResponse } else { Copy::StoreResponse };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
+    let filters = match filters(fetch, &answer) {
+        Ok(filters) => filters,
+        Err(why) => {
+            fetch.trail.records.text(Tag::FetchError, why.as_bytes());
+            return Step::failed();
+        }
+    };
     if fetch.uncacheable {
         mark(fetch, hit_for_pass);
-        return Step::Done(private(fetch, answer, Vec::new()).await);
+        return private(fetch, answer, Vec::new(), filters).await;
     }
     if fetch.was_304
         && fetch.in_place
@@ -39,20 +47,59 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         fetch.trail.records.text(Tag::FetchError, b"Could not get storage");
         return Step::failed();
     }
-    let Ok(variant) = rules::vary::build(&fetch.response.fields, &fetch.request.fields) else {
+    let Ok(variant) = variant(fetch) else {
         fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         release(fetch);
-        return Step::Done(private(fetch, answer, Vec::new()).await);
+        return private(fetch, answer, Vec::new(), filters).await;
     };
     if fetch.was_304 {
-        return Step::Done(fill::from_stale(fetch, &variant).await);
+        return fill::from_stale(fetch, &variant).await;
     }
     let length = match answer.framing {
         ResponseFraming::None => Some(0),
         ResponseFraming::Length(length) => Some(length),
         ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
     };
-    fill::from_origin(fetch, answer, &variant, length).await
+    fill::from_origin(fetch, answer, &variant, length, filters).await
+}
+
+/// The filters for the answer's body, if it has one.
+fn filters(fetch: &mut Fetch, answer: &Answer) -> Result<Filters, String> {
+    match answer.framing {
+        _ if fetch.was_304 => Ok(Filters::default()),
+        ResponseFraming::None => {
+            fetch.trail.records.text(Tag::Filters, b"");
+            Ok(Filters::default())
+        }
+        ResponseFraming::Length(0) => {
+            // No byte is no gzip stream.
+            fetch.response.fields.remove_known(Field::ContentEncoding);
+            fetch.trail.records.text(Tag::Filters, b"");
+            Ok(Filters::default())
+        }
+        ResponseFraming::Length(_) | ResponseFraming::Chunked | ResponseFraming::UntilClose => {
+            fetch.open_filters()
+        }
+    }
+}
+
+/// By what requests the response is told apart. Where gzip is ours to do, one object serves clients of both kinds.
+fn variant(fetch: &Fetch) -> Result<Vec<u8>, rules::vary::Unusable> {
+    let fields = &fetch.response.fields;
+    let ours = fetch.current.settings.http_gzip_support.then_some(Field::AcceptEncoding);
+    rules::vary::build_without(fields, &fetch.request.fields, ours)
+}
+
+/// Logs how the body comes, and whether it is delivered as it comes.
+pub(super) fn log_body(fetch: &mut Fetch, framing: ResponseFraming, streams: bool) {
+    let kind = match framing {
+        ResponseFraming::None | ResponseFraming::Length(0) => "0 none",
+        ResponseFraming::Chunked => "2 chunked",
+        ResponseFraming::Length(_) => "3 length",
+        ResponseFraming::UntilClose => "4 eof",
+    };
+    let how = if streams && kind != "0 none" { "stream" } else { "-" };
+    fetch.trail.records.fmt(Tag::Fetch_Body, format_args!("{kind} {how}"));
 }
 
 /// The object that a 304 confirmed, which stays as it is and gets its new times: nothing is copied, and the head is not
@@ -68,20 +115,31 @@ fn refresh(fetch: &mut Fetch) -> Option<Arc<store::Object>> {
 }
 
 /// Begins to store the response with a body of `length`, if there is room.
-pub(super) fn begin(fetch: &mut Fetch, variant: &[u8], length: Option<u64>) -> Option<Fill> {
+pub(super) fn begin(fetch: &mut Fetch, variant: &[u8], length: Option<u64>, coding: u8) -> Option<Fill> {
+    let engine = engine(fetch);
+    begin_in(fetch, &*engine, variant, length, coding)
+}
+
+/// As [`begin`], in a store that is given. `coding` are the flags that say how the body is coded.
+pub(super) fn begin_in(
+    fetch: &mut Fetch,
+    engine: &dyn Engine,
+    variant: &[u8],
+    length: Option<u64>,
+    coding: u8,
+) -> Option<Fill> {
     fetch.response.fields.remove_known(Field::ContentLength);
     fetch.response.fields.remove_known(Field::TransferEncoding);
     let mut head = Vec::new();
     crate::head::join(&fetch.response, &mut head);
     let validator =
         fetch.response.fields.has_known(Field::Etag) || fetch.response.fields.has_known(Field::LastModified);
-    let mut flags = if validator { Flags::VALIDATOR } else { 0 };
+    let mut flags = coding | if validator { Flags::VALIDATOR } else { 0 };
     if fetch.local.shared.index.tags.are_in(&fetch.response.fields) {
         flags |= Flags::TAGGED;
     }
     let attributes = attributes(fetch, fetch.ttl, flags);
     let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
-    let engine = engine(fetch);
     let begun = engine.begin(&creation).or_else(|store::Full| {
         // What was evicted may still be hot here.
         fetch.local.forget_dead();
@@ -149,10 +207,10 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
         Some(ttl) => (ttl, Flags::HIT_FOR_PASS),
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
     };
-    let mut attributes = attributes(fetch, ttl, flag | Flags::UNCACHEABLE);
+    let mut attributes = attributes(fetch, ttl, flag);
     (attributes.grace, attributes.keep) = (0.0, 0.0);
     attributes.origin_time = fetch.now;
-    let variant = rules::vary::build(&fetch.response.fields, &fetch.request.fields).unwrap_or_default();
+    let variant = variant(fetch).unwrap_or_default();
     let creation = Creation { key: fetch.key, attributes, variant: &variant, head: b"", length: Some(0) };
     match fetch.local.shared.stores.transient().begin(&creation) {
         Ok(fill) => {
@@ -171,13 +229,14 @@ pub(super) fn release(fetch: &mut Fetch) {
 }
 
 /// The answer for the asking client alone, its body straight from the origin; `first` of it was read already.
-pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>) -> Fetched {
+pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, filters: Filters) -> Step {
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     head.fields.remove_known(Field::TransferEncoding);
-    let private = fetch.private();
+    let mut private = fetch.private();
+    private.sends_gzip = filters.flags & Flags::GZIPPED != 0;
     if fetch.purpose == Purpose::Background {
-        return Fetched::Failed;
+        return Step::Done(Fetched::Failed);
     }
     if fetch.was_304 {
         // An uncacheable 304: the body is the stale object's.
@@ -186,7 +245,8 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>) -
             if let Some(length) = stale.length() {
                 head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
             }
-            return Fetched::Private { head, body, private };
+            private.sends_gzip = stale.flags().has(Flags::GZIPPED);
+            return Step::Done(Fetched::Private { head, body, private });
         }
     }
     let body = match (answer.framing, answer.connection) {
@@ -197,26 +257,47 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>) -
             Body::Empty
         }
         (framing, Some(connection)) => {
-            if let ResponseFraming::Length(length) = framing {
+            if let ResponseFraming::Length(length) = framing
+                && filters.chain.is_empty()
+            {
                 head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
+            } else {
+                head.fields.remove_known(Field::ContentLength);
             }
-            relay(fetch, connection, first).await
+            log_body(fetch, framing, fetch.do_stream && !filters.parses);
+            let body = match filters.parses {
+                true => fill::aside(fetch, connection, first, filters).await,
+                false => relay(fetch, connection, first, filters).await,
+            };
+            // Nobody has seen the head: VCL may answer in its place, or try anew.
+            let Some(body) = body else { return Step::failed() };
+            body
         }
         (_, None) => Body::Empty,
     };
-    Fetched::Private { head, body, private }
+    Step::Done(Fetched::Private { head, body, private })
 }
 
-async fn relay(fetch: &mut Fetch, connection: copal_origin::Connection, first: Vec<u8>) -> Body {
-    let mut relay = Relay::new(connection, first, fetch.trail.hand_over());
-    if fetch.do_stream {
-        return Body::Relay(Box::new(relay));
+/// The body straight from the origin. `None` if it was to be complete first, and failed.
+async fn relay(
+    fetch: &mut Fetch,
+    connection: copal_origin::Connection,
+    first: Vec<u8>,
+    filters: Filters,
+) -> Option<Body> {
+    let streams = fetch.do_stream;
+    let mut relay = Relay::new(connection, first, filters, fetch.trail.hand_over());
+    if streams {
+        return Some(Body::Relay(Box::new(relay)));
     }
     // Not streamed: the client's head waits until the body is whole, within a bound.
     match relay.collect(fetch.current.settings.relay_max).await {
-        Ok(Some(bytes)) => Body::bytes(bytes),
-        Ok(None) => Body::Relay(Box::new(relay)),
-        Err(crate::body::Aborted) => Body::Relay(Box::new(relay)),
+        Ok(Some(bytes)) => Some(Body::bytes(bytes)),
+        Ok(None) => Some(Body::Relay(Box::new(relay))),
+        Err(crate::body::Aborted) => {
+            fetch.trail = relay.into_trail();
+            None
+        }
     }
 }
 
@@ -225,12 +306,12 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     fetch.response.status %= 1000;
     rules::hop::drop_fields(Copy::StoreResponse, &mut fetch.response.fields);
     let total = fetch.ttl + fetch.grace + fetch.keep;
-    let variant = rules::vary::build(&fetch.response.fields, &fetch.request.fields);
+    let variant = variant(fetch);
     if fetch.busy.is_some()
         && !fetch.uncacheable
         && total > 0.0
         && let Ok(variant) = variant
-        && let Some(mut fill) = begin(fetch, &variant, Some(body.len() as u64))
+        && let Some(mut fill) = begin(fetch, &variant, Some(body.len() as u64), 0)
         && fill.append(&body).is_ok()
     {
         let object = Arc::clone(fill.object());

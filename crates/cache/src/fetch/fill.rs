@@ -1,7 +1,11 @@
 //! Storing a body while it arrives, or from the object that a 304 confirmed.
 
+use super::filters::Filters;
 use super::trail::Trail;
 use super::{Answer, Failure, Fetch, Fetched, Step, conclude};
+use crate::body::Body;
+use crate::filter::{self, Chain};
+use crate::index::hot::Known;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -11,9 +15,10 @@ use origin::Connection;
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use store::{Cursor, Fill};
+use store::{Cursor, Fill, Flags};
 
 /// How much of a body of unknown length is read before its first extent is chosen.
 const FIRST_READ: usize = 16 << 10;
@@ -25,6 +30,7 @@ pub(super) async fn from_origin(
     answer: Answer,
     variant: &[u8],
     length: Option<u64>,
+    filters: Filters,
 ) -> Step {
     let Answer { connection, framing } = answer;
     let Some(mut connection) = connection else {
@@ -45,46 +51,55 @@ pub(super) async fn from_origin(
             }
         }
     }
-    let Some(mut fill) = conclude::begin(fetch, variant, known) else {
+    let stored = if filters.chain.is_empty() { known } else { None };
+    let Some(fill) = conclude::begin(fetch, variant, stored, filters.flags) else {
         conclude::release(fetch);
         let answer = Answer { connection: Some(connection), framing };
-        return Step::Done(conclude::private(fetch, answer, first).await);
+        return conclude::private(fetch, answer, first, filters).await;
     };
-    if fill.append(&first).is_err() {
-        fill.keep_window();
-        let appended = fill.append(&first[fill.filled() as usize..]);
-        debug_assert!(appended.is_ok(), "a window always has room for its first bytes");
-    }
     let object = Arc::clone(fill.object());
-    let streamed = fetch.do_stream;
+    let streamed = fetch.do_stream && !filters.parses;
+    conclude::log_body(fetch, framing, streamed);
     if streamed {
         conclude::publish(fetch, &fill);
     }
-    let mut job = Job { fill: Some(fill), connection: Some(connection), known, received: first.len() as u64 };
-    if !streamed {
-        let result = job.run().await;
-        if let Err(why) = &result {
-            // Nobody has seen the head: VCL may answer in its place, or try anew.
-            fetch.trail.received_body = job.received;
-            broken(&mut fetch.trail, why);
-            return Step::failed();
-        }
-        finish(fetch.trail.hand_over(), job.received, result);
-        if let Some(busy) = fetch.busy.take() {
-            busy.insert(Arc::clone(&object));
-        }
+    let mut job = Job::new(fill, connection, known, first, filters, streamed);
+    if streamed {
+        start(fetch, job).await;
         return Step::Done(Fetched::Stored(object));
     }
-    start(fetch, job).await;
+    if !job.complete(&mut fetch.trail).await {
+        return Step::failed();
+    }
+    if let Some(busy) = fetch.busy.take() {
+        busy.insert(Arc::clone(&object));
+    }
     Step::Done(Fetched::Stored(object))
+}
+
+/// Stores a body that only one client gets, since it can be delivered only when it is complete. `None` if it fails.
+pub(super) async fn aside(
+    fetch: &mut Fetch,
+    connection: Connection,
+    first: Vec<u8>,
+    filters: Filters,
+) -> Option<Body> {
+    let engine = Arc::clone(fetch.local.shared.stores.transient());
+    let fill = conclude::begin_in(fetch, &*engine, b"", None, filters.flags)?;
+    let object = Arc::clone(fill.object());
+    let mut job = Job::new(fill, connection, None, first, filters, false);
+    let is_whole = job.complete(&mut fetch.trail).await;
+    // Nobody else finds it; it goes with its reader.
+    object.unlink();
+    is_whole.then(|| Body::object(&Rc::new(Known::new(object)), 0, u64::MAX))
 }
 
 /// Fills at once what is there; what is still to come, in a task of its own.
 async fn start(fetch: &mut Fetch, mut job: Job) {
-    let trail = fetch.trail.hand_over();
+    let mut trail = fetch.trail.hand_over();
     let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
-        let result = job.run().await;
-        finish(trail, job.received, result);
+        let result = job.run(&mut trail).await;
+        job.finish(&mut trail, result);
     });
     let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
     if !done {
@@ -116,7 +131,7 @@ async fn first_part(connection: &mut Connection) -> Result<(Vec<u8>, bool), orig
 }
 
 fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
-    let Some(mut fill) = conclude::begin(fetch, variant, Some(body.len() as u64)) else {
+    let Some(mut fill) = conclude::begin(fetch, variant, Some(body.len() as u64), 0) else {
         conclude::release(fetch);
         return Fetched::Failed;
     };
@@ -130,13 +145,15 @@ fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
 }
 
 /// A new object with the stale one's body and the merged head.
-pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Fetched {
-    let Some(stale) = conclude::stale_of(fetch) else { return Fetched::Failed };
-    let Some(mut fill) = conclude::begin(fetch, variant, stale.length()) else {
+pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
+    let Some(stale) = conclude::stale_of(fetch) else { return Step::Done(Fetched::Failed) };
+    let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED);
+    let Some(mut fill) = conclude::begin(fetch, variant, stale.length(), coding) else {
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
-        return conclude::private(fetch, answer, Vec::new()).await;
+        return conclude::private(fetch, answer, Vec::new(), Filters::default()).await;
     };
+    let planned = stale.plan().is_none_or(|plan| fill.set_plan(plan.into()).is_ok());
     let mut cursor = Cursor::new(&stale, 0, u64::MAX);
     let copied = poll_fn(|context| {
         loop {
@@ -157,27 +174,34 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Fetched {
         }
     })
     .await;
-    if !copied {
+    if !copied || !planned {
         // No room for a second copy: the old object stays, and this client gets its body with the new head.
         drop(fill);
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
-        return conclude::private(fetch, answer, Vec::new()).await;
+        return conclude::private(fetch, answer, Vec::new(), Filters::default()).await;
     }
     let object = Arc::clone(fill.object());
     conclude::publish(fetch, &fill);
     fill.commit();
     // The new object stands in its place, whatever its variant was.
     fetch.local.shared.index.unlink(stale.object());
-    Fetched::Stored(object)
+    Step::Done(Fetched::Stored(object))
 }
 
 /// A body on its way into a store.
 struct Job {
     fill: Option<Fill>,
     connection: Option<Connection>,
+    /// The body's length, if it was announced.
     known: Option<u64>,
     received: u64,
+    stored: u64,
+    /// What was read and has not been stored yet.
+    first: Vec<u8>,
+    chain: Chain,
+    /// Others may read while it is filled.
+    streamed: bool,
 }
 
 /// Why a fill ended early.
@@ -186,33 +210,83 @@ enum Broken {
     Origin(origin::Error),
     TooLong,
     Unwanted,
+    /// There is no room, and nobody to stream to.
+    Full,
+    Filter(filter::Failure),
+}
+
+impl From<filter::Failure> for Broken {
+    fn from(failure: filter::Failure) -> Self {
+        Self::Filter(failure)
+    }
 }
 
 impl Job {
-    async fn run(&mut self) -> Result<Connection, Broken> {
+    fn new(
+        fill: Fill,
+        connection: Connection,
+        known: Option<u64>,
+        first: Vec<u8>,
+        filters: Filters,
+        streamed: bool,
+    ) -> Self {
+        let received = first.len() as u64;
+        let (fill, connection) = (Some(fill), Some(connection));
+        Self { fill, connection, known, received, stored: 0, first, chain: filters.chain, streamed }
+    }
+
+    /// Stores all of it while the fetch waits; false if that failed, which is logged then.
+    async fn complete(&mut self, trail: &mut Trail) -> bool {
+        match self.run(trail).await {
+            Err(why) => {
+                // Nobody has seen the head: VCL may answer in its place, or try anew.
+                trail.received_body = self.received;
+                broken(trail, &why);
+                self.chain.close(trail);
+                false
+            }
+            result => {
+                self.finish(&mut trail.hand_over(), result);
+                true
+            }
+        }
+    }
+
+    async fn run(&mut self, trail: &mut Trail) -> Result<Connection, Broken> {
         let (Some(mut fill), Some(mut connection)) = (self.fill.take(), self.connection.take()) else {
             return Err(Broken::Unwanted);
         };
+        if self.chain.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            self.put(&mut fill, &first).await?;
+            self.fill_plainly(&mut fill, &mut connection).await?;
+        } else {
+            self.fill_filtered(&mut fill, &mut connection, trail).await?;
+            if let Some(plan) = self.chain.take_plan() {
+                fill.set_plan(plan).map_err(|store::Full| Broken::Full)?;
+            }
+            self.chain.close(trail);
+        }
+        self.stored = fill.filled();
+        fill.commit();
+        Ok(connection)
+    }
+
+    /// From the connection straight into the store.
+    async fn fill_plainly(&mut self, fill: &mut Fill, connection: &mut Connection) -> Result<(), Broken> {
         loop {
             if self.known == Some(fill.filled()) {
                 // All is there; reading on makes sure that the origin agrees that this is the end.
                 let mut nothing = [0; 1];
                 match connection.read_body(&mut nothing).await {
-                    Ok(0) => break,
+                    Ok(0) => return Ok(()),
                     Ok(_) => return Err(Broken::TooLong),
                     Err(error) => return Err(Broken::Origin(error)),
                 }
             }
-            if fill.is_windowed() {
-                let waited = poll_fn(|context| fill.poll_window(context)).await;
-                waited.map_err(|store::fill::NoReaders| Broken::Unwanted)?;
-            }
-            let Ok(room) = fill.room() else {
-                fill.keep_window();
-                continue;
-            };
+            let room = self.room(fill).await?;
             match connection.read_body(room).await {
-                Ok(0) => break,
+                Ok(0) => return Ok(()),
                 Ok(count) => {
                     fill.advance(count);
                     self.received += count as u64;
@@ -220,24 +294,83 @@ impl Job {
                 Err(error) => return Err(Broken::Origin(error)),
             }
         }
-        fill.commit();
-        Ok(connection)
     }
-}
 
-/// The last records and counts of a fill.
-fn finish(mut trail: Trail, received: u64, result: Result<Connection, Broken>) {
-    trail.received_body = received;
-    match result {
-        Ok(connection) => trail.release(connection),
-        Err(why) => {
-            broken(&mut trail, &why);
-            if !matches!(why, Broken::Unwanted) {
-                trail.local.counters.fetch_failed.inc();
+    /// Through the chain.
+    async fn fill_filtered(
+        &mut self,
+        fill: &mut Fill,
+        connection: &mut Connection,
+        trail: &mut Trail,
+    ) -> Result<(), Broken> {
+        let mut input = std::mem::take(&mut self.first);
+        let (mut at, mut end) = (0, false);
+        let mut out = Vec::with_capacity(filter::STEP);
+        loop {
+            if at == input.len() && !end {
+                input.resize(filter::STEP, 0);
+                let count = connection.read_body(&mut input).await.map_err(Broken::Origin)?;
+                input.truncate(count);
+                self.received += count as u64;
+                (at, end) = (0, count == 0);
+            }
+            out.clear();
+            let took = self.chain.step(&input[at..], end, &mut out, trail)?;
+            at += took.bytes;
+            self.put(fill, &out).await?;
+            if took.done && end {
+                return Ok(());
             }
         }
     }
-    trail.end_body();
+
+    /// Room for the next bytes.
+    async fn room<'fill>(&self, fill: &'fill mut Fill) -> Result<&'fill mut [u8], Broken> {
+        if fill.is_windowed() {
+            let waited = poll_fn(|context| fill.poll_window(context)).await;
+            waited.map_err(|store::fill::NoReaders| Broken::Unwanted)?;
+        }
+        if fill.room().is_err() {
+            if !self.streamed {
+                return Err(Broken::Full);
+            }
+            fill.keep_window();
+        }
+        // A window always has room.
+        fill.room().map_err(|store::Full| Broken::Full)
+    }
+
+    /// Stores `bytes`.
+    async fn put(&self, fill: &mut Fill, mut bytes: &[u8]) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            let room = self.room(fill).await?;
+            let count = room.len().min(bytes.len());
+            if count == 0 {
+                return Err(Broken::TooLong);
+            }
+            room[..count].copy_from_slice(&bytes[..count]);
+            fill.advance(count);
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// The last records and counts of a fill.
+    fn finish(&mut self, trail: &mut Trail, result: Result<Connection, Broken>) {
+        trail.received_body = self.received;
+        trail.stored_body = Some(self.stored);
+        match result {
+            Ok(connection) => trail.release(connection),
+            Err(why) => {
+                broken(trail, &why);
+                self.chain.close(trail);
+                if !matches!(why, Broken::Unwanted) {
+                    trail.local.counters.fetch_failed.inc();
+                }
+            }
+        }
+        trail.end_body();
+    }
 }
 
 /// Logs why a body has no end.
@@ -249,5 +382,7 @@ fn broken(trail: &mut Trail, why: &Broken) {
         Broken::Unwanted => {
             records.text(Tag::FetchError, b"no client is left for a body that is not stored");
         }
+        Broken::Full => records.text(Tag::FetchError, b"Could not get storage"),
+        Broken::Filter(failure) => records.fmt(Tag::FetchError, format_args!("{failure}")),
     }
 }

@@ -107,7 +107,7 @@ impl Fetch {
             Var::BerespDoGzip => Value::Bool(self.do_gzip),
             Var::BerespDoGunzip => Value::Bool(self.do_gunzip),
             Var::BerespDoStream => Value::Bool(self.do_stream),
-            Var::BerespFilters => Value::String(Some(self.filters.clone().unwrap_or_default())),
+            Var::BerespFilters => Value::String(Some(self.filter_list())),
             Var::BerespWas304 => Value::Bool(self.was_304),
             Var::BerespBackend => Value::Backend(self.chosen.clone()),
             Var::BerespBackendName => Value::String(

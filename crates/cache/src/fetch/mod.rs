@@ -13,6 +13,7 @@
 mod conclude;
 mod error;
 mod fill;
+pub(crate) mod filters;
 mod host;
 pub(crate) mod prepare;
 mod response;
@@ -20,7 +21,8 @@ mod send;
 pub(crate) mod trail;
 
 use crate::body::Body;
-use crate::exchange::{BodyError, Exchange, Private, RequestBody};
+use crate::exchange::{Exchange, Private, RequestBody};
+use crate::include::NoBody;
 use crate::index::Key;
 use crate::index::busy::Busy;
 use crate::index::hot::Known;
@@ -40,7 +42,6 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use store::Object;
 use trail::Trail;
 use vcl::exec::{Machine, Step as VclStep, Wait};
@@ -390,7 +391,8 @@ impl Fetch {
             Purpose::Pass => (0.0, 0.0, 0.0),
             Purpose::Miss | Purpose::Background => (self.ttl, self.grace, self.keep),
         };
-        Private { origin_time: self.origin_time, ttl, grace, keep, uncacheable: self.uncacheable }
+        let (origin_time, uncacheable) = (self.origin_time, self.uncacheable);
+        Private { origin_time, ttl, grace, keep, uncacheable, sends_gzip: false }
     }
 }
 
@@ -404,21 +406,4 @@ pub(crate) fn background(exchange: &mut Exchange, busy: Busy, stale: Option<Arc<
         let fetched = fetch.run(&mut NoBody).await;
         drop(fetched);
     });
-}
-
-/// A request without a body.
-struct NoBody;
-
-impl RequestBody for NoBody {
-    fn framing(&self) -> RequestFraming {
-        RequestFraming::None
-    }
-
-    fn is_begun(&self) -> bool {
-        false
-    }
-
-    fn poll_read(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<Result<usize, BodyError>> {
-        Poll::Ready(Ok(0))
-    }
 }

@@ -28,6 +28,9 @@ pub(crate) fn request(exchange: &Exchange, purpose: Purpose, vxid: base::vxid::V
     if purpose != Purpose::Pass {
         request.method.clear();
         request.method.extend_from_slice(b"GET");
+        if exchange.current.settings.http_gzip_support {
+            request.fields.set_known(Known::AcceptEncoding, b"gzip");
+        }
     }
     finish_head(&mut request, exchange, vxid);
     request

@@ -5,6 +5,7 @@ use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
 use copal_rules as rules;
+use copal_store::Flags;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
@@ -34,7 +35,9 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
             // Nobody asked for a condition.
             return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         };
-        if !rules::conditional::confirms(stale.fields(), &fetch.response.fields) {
+        // A tag that we made weak says nothing about the origin's.
+        let recoded = stale.flags().has(Flags::RECODED);
+        if !recoded && !rules::conditional::confirms(stale.fields(), &fetch.response.fields) {
             // It speaks of another version than we hold: ask again, for all of it.
             fetch.stale = None;
             fetch.request.fields.remove_known(wire::Known::IfNoneMatch);
@@ -114,6 +117,9 @@ fn merge(fetch: &mut Fetch) {
     fetch.was_304 = true;
     let merged = rules::conditional::merge_304(stale.fields(), &fetch.response.fields);
     fetch.response.fields.copy_from(&merged);
+    if stale.flags().has(Flags::RECODED) {
+        crate::filter::head::weaken(&mut fetch.response.fields);
+    }
     fetch.response.status = stale.status();
     fetch.response.reason.clear();
     fetch.response.reason.extend_from_slice(stale.reason());

@@ -19,6 +19,8 @@ pub(crate) struct Trail {
     pub(crate) sent: (u64, u64),
     pub(crate) received_head: u64,
     pub(crate) received_body: u64,
+    /// Bytes that were stored, where these are not the same.
+    pub(crate) stored_body: Option<u64>,
     ended: bool,
 }
 
@@ -38,6 +40,7 @@ impl Trail {
             sent: (0, 0),
             received_head: 0,
             received_body: 0,
+            stored_body: None,
             ended: false,
         }
     }
@@ -69,7 +72,7 @@ impl Trail {
     pub(crate) fn end_body(&mut self) {
         let now = self.local.now();
         self.timestamp("BerespBody", now);
-        let received = self.received_body;
+        let received = self.stored_body.unwrap_or(self.received_body);
         self.records.fmt(Tag::Length, format_args!("{received}"));
         self.end();
     }

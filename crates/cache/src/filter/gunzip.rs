@@ -90,12 +90,7 @@ impl Gunzip {
     }
 
     /// Expands some of `input`; returns how much of it was used.
-    fn expand(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        notes: &mut dyn Notes,
-    ) -> Result<usize, Failure> {
+    fn expand(&mut self, input: &[u8], out: &mut Vec<u8>, notes: &mut dyn Notes) -> Result<usize, Failure> {
         let limit = out.len() + STEP;
         let mut used = 0;
         loop {

@@ -9,10 +9,11 @@
 //! out no more than [`STEP`] bytes at a time, so that what expands a thousandfold still goes in small steps. A [`Chain`]
 //! is several, one behind the other. Where no filter runs there is no chain: bodies then go their old way.
 
-pub(crate) mod apply;
+pub(crate) mod delivery;
 pub(crate) mod esi;
 pub(crate) mod gunzip;
 pub(crate) mod gzip;
+pub(crate) mod head;
 pub(crate) mod names;
 pub(crate) mod scan;
 pub(crate) mod stitch;
@@ -30,9 +31,6 @@ pub(crate) const STEP: usize = 32 << 10;
 pub(crate) trait Notes {
     /// One record of the request log.
     fn record(&mut self, tag: Tag, text: fmt::Arguments<'_>);
-
-    /// Whether records of this tag are wanted: making them may cost something.
-    fn wants(&self, tag: Tag) -> bool;
 
     /// A fault in ESI markup.
     fn esi_error(&mut self);

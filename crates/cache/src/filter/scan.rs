@@ -92,7 +92,11 @@ struct Code {
 
 impl Code {
     fn new() -> Self {
-        Self { fast: vec![0; 1 << FAST].into_boxed_slice(), counts: [0; CODE_MAX + 1], symbols: [0; LITERALS] }
+        Self {
+            fast: vec![0; 1 << FAST].into_boxed_slice(),
+            counts: [0; CODE_MAX + 1],
+            symbols: [0; LITERALS],
+        }
     }
 
     /// Takes the code with these lengths. A code with more symbols than lengths allow is refused; an incomplete one is

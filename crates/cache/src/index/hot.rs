@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use store::Object;
+use store::{Flags, Object};
 use wire::Fields;
 
 use copal_store as store;
@@ -24,6 +24,8 @@ pub struct Known {
     object: Arc<Object>,
     fields: Fields,
     reason: Vec<u8>,
+    /// Its body may go out otherwise than it is stored.
+    special: bool,
     /// Its response, once that has been made a few times.
     pub(crate) repeats: RefCell<Repeats>,
 }
@@ -31,8 +33,13 @@ pub struct Known {
 impl Known {
     /// Takes the head of `object` apart.
     pub fn new(object: Arc<Object>) -> Self {
-        let mut known =
-            Self { fields: Fields::new(), reason: Vec::new(), object, repeats: RefCell::default() };
+        let mut known = Self {
+            fields: Fields::new(),
+            reason: Vec::new(),
+            special: false,
+            object,
+            repeats: RefCell::default(),
+        };
         known.load();
         known
     }
@@ -41,6 +48,7 @@ impl Known {
         let reason = crate::head::load(self.object.head(), &mut self.fields);
         self.reason.clear();
         self.reason.extend_from_slice(reason);
+        self.special = self.object.flags().has(Flags::GZIPPED) || self.object.plan().is_some();
         *self.repeats.get_mut() = Repeats::default();
     }
 
@@ -52,6 +60,12 @@ impl Known {
     /// Its fields.
     pub fn fields(&self) -> &Fields {
         &self.fields
+    }
+
+    /// Whether its body may have to be expanded or put together: it is a gzip stream, or has ESI markup.
+    #[inline]
+    pub fn is_special(&self) -> bool {
+        self.special
     }
 
     /// Its reason phrase.

@@ -1,9 +1,11 @@
 //! `vcl_deliver`: the response as the client gets it: conditions, ranges, framing.
 
+use super::filters::{self, Wanted};
 use super::prepared::{self, Marks};
 use super::{Step, fail};
 use crate::body::{Body, Parts};
 use crate::exchange::{Exchange, Outcome, Source, protocol};
+use crate::filter::names::Unknown;
 use crate::index::hot::Known as KnownObject;
 use base::units::push_integer;
 use copal_base as base;
@@ -48,7 +50,9 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.timestamp("Process", now);
     exchange.response.status %= 1000;
     let shaped = exchange.records.mark();
-    shape(exchange);
+    if let Err(unknown) = shape(exchange) {
+        return refuse(exchange, &unknown);
+    }
     if let Some(known) = plain {
         prepared::learn(exchange, &known, Marks { start, shaping, shaped });
     }
@@ -93,16 +97,23 @@ fn prepare(exchange: &mut Exchange) {
 }
 
 /// What the client gets of it, after VCL: 304, a range, or all; and how it is framed.
-fn shape(exchange: &mut Exchange) {
+fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
+    if exchange.esi_level > 0 {
+        return included(exchange);
+    }
     let wants_part = matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD");
     if wants_part && exchange.response.status == 200 && is_not_modified(exchange) {
         not_modified(exchange);
         set_connection(exchange);
-        return;
+        return Ok(());
     }
-    if let Source::Stored(known) = &exchange.source {
+    let wanted = filters::wanted(exchange)?;
+    if wanted.changes_body() {
+        changed(exchange, wanted, wants_part);
+    } else if let Source::Stored(known) = &exchange.source {
         let known = Rc::clone(known);
-        let partial = wants_part && exchange.response.status == 200 && range(exchange, &known);
+        let partial =
+            wants_part && wanted.range && exchange.response.status == 200 && range(exchange, &known);
         if !partial {
             whole(exchange, &known);
         }
@@ -113,6 +124,46 @@ fn shape(exchange: &mut Exchange) {
         exchange.body = Body::Empty;
     }
     set_connection(exchange);
+    Ok(())
+}
+
+/// VCL names a filter that is none: there is nothing to send.
+fn refuse(exchange: &mut Exchange, unknown: &Unknown) -> Step {
+    exchange.records.fmt(Tag::Error, format_args!("{unknown}"));
+    exchange.records.text(Tag::Error, b"Failure to push processors");
+    exchange.body = Body::Empty;
+    exchange.close = true;
+    Step::Done(Outcome::Close)
+}
+
+/// The body of an include: it has no head and no framing of its own.
+fn included(exchange: &mut Exchange) -> Result<(), Unknown> {
+    let wanted = filters::wanted(exchange)?;
+    filters::apply(exchange, wanted);
+    if crate::exchange::is_bodiless(exchange.response.status) {
+        exchange.body = Body::Empty;
+    }
+    Ok(())
+}
+
+/// A body that goes through filters, or a part of it.
+fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
+    let Some(length) = filters::apply(exchange, wanted) else {
+        return set_unknown_length(exchange);
+    };
+    if wants_part && wanted.range && exchange.response.status == 200 {
+        // Several parts would need to go back and forth in it: then it is sent whole.
+        match ranges(exchange, length) {
+            Ranges::Unsatisfiable => return unsatisfiable(exchange, length),
+            Ranges::Parts(parts) if parts.len() == 1 => {
+                let (first, last) = parts[0];
+                single(exchange, length, (first, last));
+                return filters::cut(exchange, first, last + 1);
+            }
+            Ranges::Whole | Ranges::Parts(_) => {}
+        }
+    }
+    set_length(exchange, length);
 }
 
 fn is_not_modified(exchange: &Exchange) -> bool {
@@ -138,22 +189,27 @@ fn not_modified(exchange: &mut Exchange) {
     exchange.records.text(Tag::RespReason, b"Not Modified");
 }
 
-/// Answers the request's range, if it has one and that can be done.
-fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
+/// What the request wants of a body of `length`.
+fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
     if !exchange.current.settings.http_range_support {
-        return false;
+        return Ranges::Whole;
     }
-    // Nothing to cut where the length is not known yet.
-    let Some(length) = known.length() else { return false };
     exchange.response.fields.set_own(Known::AcceptRanges, b"bytes");
     exchange.records.text(Tag::RespHeader, b"Accept-Ranges: bytes");
-    if !exchange.request.fields.has_known(Known::Range)
-        || !rules::conditional::if_range_holds(&exchange.request.fields, &exchange.response.fields)
+    let request = &exchange.request.fields;
+    if !request.has_known(Known::Range)
+        || !rules::conditional::if_range_holds(request, &exchange.response.fields)
     {
-        return false;
+        return Ranges::Whole;
     }
-    match wire::range::of_request(&exchange.request.fields, length, exchange.current.settings.http_range_max)
-    {
+    wire::range::of_request(request, length, exchange.current.settings.http_range_max)
+}
+
+/// Answers the request's range, if it has one and that can be done.
+fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
+    // Nothing to cut where the length is not known yet.
+    let Some(length) = known.length() else { return false };
+    match ranges(exchange, length) {
         Ranges::Whole => false,
         Ranges::Unsatisfiable => {
             unsatisfiable(exchange, length);
@@ -183,16 +239,11 @@ fn unsatisfiable(exchange: &mut Exchange, length: u64) {
 }
 
 fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts: Vec<(u64, u64)>) {
-    status(exchange, 206);
     if let [(first, last)] = *parts.as_slice() {
-        let mut value = Vec::with_capacity(48);
-        wire::range::content_range((first, last), Some(length), &mut value);
-        exchange.response.fields.set_known(Known::ContentRange, &value);
-        exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
         exchange.body = Body::object(known, first, last + 1);
-        set_length(exchange, last - first + 1);
-        return;
+        return single(exchange, length, (first, last));
     }
+    status(exchange, 206);
     let kind = exchange.response.fields.get_known(Known::ContentType).map(<[u8]>::to_vec);
     let boundary = wire::range::boundary(exchange.local.random(), exchange.local.random());
     let frame = Multipart::new(parts, length, kind.as_deref(), boundary);
@@ -202,6 +253,16 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
     exchange.records.header(Tag::RespHeader, b"Content-Type", &value);
     set_length(exchange, frame.content_length());
     exchange.body = Body::Parts(Box::new(Parts::new(known, frame)));
+}
+
+/// The head of one part.
+fn single(exchange: &mut Exchange, length: u64, (first, last): (u64, u64)) {
+    status(exchange, 206);
+    let mut value = Vec::with_capacity(48);
+    wire::range::content_range((first, last), Some(length), &mut value);
+    exchange.response.fields.set_known(Known::ContentRange, &value);
+    exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
+    set_length(exchange, last - first + 1);
 }
 
 fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {

@@ -4,12 +4,17 @@ use super::{AfterHash, Step, fail};
 use crate::exchange::Exchange;
 use crate::request::recv::push_ip;
 use copal_observe as observe;
+use copal_rules as rules;
 use copal_vcl as vcl;
+use copal_wire::Known;
 use observe::Tag;
 use sha2::{Digest, Sha256};
 use vcl::host::{Action, Sub};
 
 pub(crate) async fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
+    if !matches!(after, AfterHash::Pass | AfterHash::Pipe) {
+        normalize_coding(exchange);
+    }
     exchange.hash_input.clear();
     if exchange.is_builtin(Sub::Hash) {
         builtin(exchange);
@@ -26,12 +31,28 @@ pub(crate) async fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
     }
 }
 
+/// One form of the codings that a client takes: gzip or none, so that one fetch serves all of them.
+fn normalize_coding(exchange: &mut Exchange) {
+    let Exchange { request, records, .. } = exchange;
+    let Some(value) = request.fields.get_known(Known::AcceptEncoding) else { return };
+    if value == b"gzip" || !exchange.current.settings.http_gzip_support {
+        return;
+    }
+    records.header(Tag::ReqUnset, b"Accept-Encoding", value);
+    if rules::coding::accepts_gzip(&request.fields) {
+        request.fields.set_known(Known::AcceptEncoding, b"gzip");
+        records.text(Tag::ReqHeader, b"Accept-Encoding: gzip");
+    } else {
+        request.fields.remove_known(Known::AcceptEncoding);
+    }
+}
+
 /// URL, then host or the server's address; each part ends so that no two lists of parts look alike.
 fn builtin(exchange: &mut Exchange) {
     exchange.records.text(Tag::VCL_call, b"HASH");
     let Exchange { request, hash_input, records, session, .. } = exchange;
     add(hash_input, records, &request.target);
-    match request.fields.get_known(copal_wire::Known::Host) {
+    match request.fields.get_known(Known::Host) {
         Some(host) => add(hash_input, records, host),
         None => {
             let mut address = Vec::with_capacity(48);

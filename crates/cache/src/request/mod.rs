@@ -2,6 +2,7 @@
 //! has exactly the edges of the picture in [`crate::exchange`].
 
 pub(crate) mod deliver;
+pub(crate) mod filters;
 pub(crate) mod hash;
 pub(crate) mod hit;
 pub(crate) mod lookup;

@@ -85,6 +85,8 @@ pub(crate) fn plain(exchange: &Exchange) -> Option<Rc<Known>> {
         && request.method == b"GET"
         && known.status() == 200
         && known.state() == State::Stored
+        && exchange.esi_level == 0
+        && super::filters::goes_as_stored(exchange, known)
         && !request.fields.has_known(Field::IfNoneMatch)
         && !request.fields.has_known(Field::IfModifiedSince)
         && !request.fields.has_known(Field::Range)

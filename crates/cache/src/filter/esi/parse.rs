@@ -167,7 +167,8 @@ impl Parser {
 
     /// How many bytes at the front need no look by themselves.
     fn dull(&self, rest: &[u8]) -> usize {
-        let upto = |wanted: &dyn Fn(u8) -> bool| rest.iter().position(|byte| wanted(*byte)).unwrap_or(rest.len());
+        let upto =
+            |wanted: &dyn Fn(u8) -> bool| rest.iter().position(|byte| wanted(*byte)).unwrap_or(rest.len());
         match self.state {
             State::Plain => rest.len(),
             State::Text if self.in_comment => upto(&|byte| byte == b'<' || byte == b'-'),

@@ -83,7 +83,9 @@ impl Writer {
     }
 
     fn flush(&mut self) {
-        for (letter, count) in [(b's', std::mem::take(&mut self.skip)), (b'v', std::mem::take(&mut self.piece))] {
+        for (letter, count) in
+            [(b's', std::mem::take(&mut self.skip)), (b'v', std::mem::take(&mut self.piece))]
+        {
             if count > 0 {
                 self.bytes.push(letter);
                 self.number(count);
@@ -208,7 +210,8 @@ mod tests {
     fn steps_come_back_as_they_were_written() {
         for gzipped in [false, true] {
             let mut writer = Writer::new(gzipped);
-            let piece = Piece { stored: 300, plain: u64::from(gzipped) * 70_000, crc: u32::from(gzipped) * 77 };
+            let piece =
+                Piece { stored: 300, plain: u64::from(gzipped) * 70_000, crc: u32::from(gzipped) * 77 };
             let include = Include { host: b"", url: b"/x", may_fail: true };
             let other = Include { host: b"h", url: &[b'u'; 500], may_fail: false };
             writer.skip(10);

@@ -1,0 +1,171 @@
+//! A body on its way to a client through filters, and the part of it that the client wants.
+
+use super::{Chain, Notes, STEP};
+use crate::body::{Aborted, Body};
+use copal_observe as observe;
+use observe::{Records, Tag};
+use std::fmt;
+use std::io::IoSlice;
+
+/// The most records that are kept of one body.
+const RECORDS_MAX: usize = 64;
+
+/// Records of a body, kept until its request's last ones are written.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    records: Vec<(Tag, String)>,
+}
+
+impl Kept {
+    /// Writes what was kept.
+    pub(crate) fn write(&mut self, records: &mut Records) {
+        for (tag, text) in self.records.drain(..) {
+            records.text(tag, text.as_bytes());
+        }
+    }
+}
+
+impl Notes for Kept {
+    fn record(&mut self, tag: Tag, text: fmt::Arguments<'_>) {
+        if self.records.len() < RECORDS_MAX {
+            self.records.push((tag, text.to_string()));
+        }
+    }
+
+    // Markup is parsed on fetch only.
+    fn esi_error(&mut self) {}
+
+    fn esi_warning(&mut self) {}
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Filtered {
+    source: Body,
+    chain: Chain,
+    kept: Kept,
+    out: Vec<u8>,
+    at: usize,
+    ended: bool,
+    /// Bytes of the output that are not wanted, then bytes that are.
+    skip: u64,
+    left: u64,
+}
+
+impl Filtered {
+    /// What `chain` makes of `source`.
+    pub(crate) fn new(source: Body, chain: Chain) -> Self {
+        let kept = Kept::default();
+        Self { source, chain, kept, out: Vec::new(), at: 0, ended: false, skip: 0, left: u64::MAX }
+    }
+
+    /// Only the bytes `from..end` of it.
+    pub(crate) fn cut(&mut self, from: u64, end: u64) {
+        (self.skip, self.left) = (from, end.saturating_sub(from));
+    }
+
+    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
+        loop {
+            if self.at < self.out.len() {
+                return Ok(true);
+            }
+            if self.ended || self.left == 0 {
+                return Ok(false);
+            }
+            let more = Box::pin(self.source.ready()).await?;
+            self.step(more)?;
+        }
+    }
+
+    /// One step of the chain, with some of what the source has now.
+    fn step(&mut self, more: bool) -> Result<(), Aborted> {
+        self.out.clear();
+        self.at = 0;
+        let mut slices = Vec::new();
+        if more {
+            self.source.slices(&mut slices);
+        }
+        let input: &[u8] =
+            slices.iter().map(|slice| &slice[..]).find(|slice| !slice.is_empty()).unwrap_or_default();
+        let input = &input[..input.len().min(STEP)];
+        let took = self.chain.step(input, !more, &mut self.out, &mut self.kept).map_err(|_| Aborted)?;
+        drop(slices);
+        self.source.consume(took.bytes);
+        self.ended = took.done && !more;
+        let skip = self.skip.min(self.out.len() as u64);
+        self.skip -= skip;
+        self.at = skip as usize;
+        let wanted = (self.out.len() - self.at).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.out.truncate(self.at + wanted);
+        self.left = self.left.saturating_sub(wanted as u64);
+        Ok(())
+    }
+
+    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+        out.push(IoSlice::new(&self.out[self.at..]));
+    }
+
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.at += count;
+    }
+
+    /// Writes its records, and those of what it is made from.
+    pub(crate) fn close(&mut self, records: &mut Records) {
+        self.source.close(records);
+        self.chain.close(&mut self.kept);
+        self.kept.write(records);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::gunzip::Gunzip;
+    use crate::filter::testing::{gzip, noise};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("there is nothing to wait for"),
+        }
+    }
+
+    fn read(body: &mut Filtered) -> Result<Vec<u8>, Aborted> {
+        let mut out = Vec::new();
+        while now(body.ready())? {
+            let mut slices = Vec::new();
+            body.slices(&mut slices);
+            let count = slices.iter().map(|slice| slice.len()).sum::<usize>().min(777);
+            out.extend(slices.iter().flat_map(|slice| slice.iter()).take(count));
+            drop(slices);
+            body.consume(count);
+        }
+        Ok(out)
+    }
+
+    fn expand(stream: Vec<u8>) -> Filtered {
+        let mut chain = Chain::default();
+        chain.push(Box::new(Gunzip::deliver(true)));
+        Filtered::new(Body::bytes(stream), chain)
+    }
+
+    #[test]
+    fn all_of_it_and_ranges() {
+        let plain = noise(100_000);
+        assert!(read(&mut expand(gzip(&plain, 6))).unwrap() == plain);
+        for (from, end) in [(0, 1), (0, 100_000), (99_999, 100_000), (5, 5), (40_000, 70_001)] {
+            let mut body = expand(gzip(&plain, 6));
+            body.cut(from, end);
+            assert!(read(&mut body).unwrap() == plain[from as usize..end as usize], "{from}..{end}");
+        }
+    }
+
+    #[test]
+    fn what_is_broken_has_no_end() {
+        let stream = gzip(&noise(10_000), 6);
+        assert_eq!(read(&mut expand(stream[..stream.len() - 1].to_vec())), Err(Aborted));
+        assert_eq!(read(&mut expand([&stream[..], b"x"].concat())), Err(Aborted));
+    }
+}
