@@ -177,7 +177,7 @@ pub(crate) fn is_at_end(body: &Body, sent: u64) -> bool {
             known.length().is_some_and(|length| cursor.position() >= length)
                 && known.state() == copal_cache::State::Stored
         }
-        Body::Parts(_) | Body::Relay(_) => false,
+        Body::Parts(_) | Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) fn deliver(document: &[u8]) -> Vec<u8> {
         return document.to_vec();
     }
     let mut out = Vec::new();
-    let (mut at, mut removing, mut commented) = (0, false, false);
+    let (mut at, mut removing, mut commented, mut found) = (0, false, false, false);
     while at < document.len() {
         let rest = &document[at..];
         let (count, sent) = match () {
@@ -28,14 +28,16 @@ pub(crate) fn deliver(document: &[u8]) -> Vec<u8> {
             () if rest[0] == b'<' => plain(through(rest, 1, b">")),
             () => plain(1),
         };
+        let is_markup = !matches!(sent, Some(Sent::Stored)) && !rest.starts_with(b"<!--esi");
         match sent {
             Some(Sent::Stored) if !removing => out.extend_from_slice(&rest[..count]),
             Some(Sent::Include(body)) => out.extend_from_slice(&body),
             Some(Sent::Stored) | None => {}
         }
+        found |= is_markup;
         at += count;
     }
-    out
+    if found { out } else { document.to_vec() }
 }
 
 enum Sent {
@@ -54,24 +56,31 @@ fn through(rest: &[u8], from: usize, end: &[u8]) -> usize {
 }
 
 fn element(rest: &[u8], prefix: usize, removing: &mut bool) -> (usize, Option<Sent>) {
-    let mut at = prefix;
-    while at < rest.len() && rest[at].is_ascii_lowercase() && at - prefix < 8 {
-        at += 1;
-    }
-    let name = &rest[prefix..at];
+    let names = [&b"include"[..], b"remove", b"comment"];
+    let tail = &rest[prefix..];
+    let Some(name) = names.into_iter().find(|name| tail.starts_with(name)) else {
+        // Cut off in a name that may have become one, it is no element at all.
+        if names.into_iter().any(|name| name.starts_with(tail)) {
+            return plain(rest.len());
+        }
+        let same =
+            names.into_iter().map(|name| name.iter().zip(tail).take_while(|(a, b)| a == b).count()).max();
+        return (through(rest, prefix + same.unwrap_or(0), b">"), None);
+    };
+    let at = prefix + name.len();
     if at == rest.len() {
         return (at, None);
     }
-    let known = matches!(name, b"include" | b"remove" | b"comment");
-    if !known || !matches!(rest[at], b' ' | b'\t' | b'\r' | b'\n' | b'/' | b'>') {
+    let ends = prefix == 6;
+    let misplaced = name != b"remove" && (ends || *removing);
+    if misplaced || !matches!(rest[at], b' ' | b'\t' | b'\r' | b'\n' | b'/' | b'>') {
         return (through(rest, at, b">"), None);
     }
     let Some((end, closed, sources)) = attributes(rest, at) else { return (rest.len(), None) };
     let Ok(closed) = closed else { return (end, None) };
-    let ends = prefix == 6;
     match name {
         b"remove" if !closed && *removing == ends => *removing = !ends,
-        b"include" if !ends && !*removing => {
+        b"include" => {
             if let [source] = sources.as_slice() {
                 return (end, include(source).map(Sent::Include));
             }

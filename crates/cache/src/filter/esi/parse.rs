@@ -18,7 +18,17 @@ use super::attributes::{Attributes, Next, is_blank, unescape};
 use super::plan::Include;
 
 /// The longest of what a `<` may begin, and so the most that is held back.
-const HELD_MAX: usize = b"<![CDATA[".len();
+const HELD_MAX: usize = b"</esi:include".len();
+
+/// What begins an element of ESI, and its end.
+const NAMES: [(&[u8], Element, bool); 6] = [
+    (b"<esi:include", Element::Include, false),
+    (b"<esi:remove", Element::Remove, false),
+    (b"<esi:comment", Element::Comment, false),
+    (b"</esi:include", Element::Include, true),
+    (b"</esi:remove", Element::Remove, true),
+    (b"</esi:comment", Element::Comment, true),
+];
 
 /// A UTF-8 byte order mark; and what Varnish takes for one.
 const MARKS: [&[u8]; 2] = [b"\xef\xbb\xbf", b"\xeb\xbb\xbf"];
@@ -82,8 +92,8 @@ enum State {
     Until(&'static [u8], usize),
     /// In an element of no interest.
     Other,
-    /// The name of an ESI element; whether it is an end tag.
-    Name(bool),
+    /// Behind the name of an ESI element; whether it is an end tag.
+    Named(Element, bool),
     /// Its attributes.
     Attributes(Element, bool),
     /// A faulty element, up to its `>`.
@@ -100,7 +110,6 @@ pub(crate) struct Parser {
     base: Vec<u8>,
     state: State,
     held: Vec<u8>,
-    name: Vec<u8>,
     attributes: Attributes,
     in_remove: bool,
     in_comment: bool,
@@ -120,7 +129,6 @@ impl Parser {
             base: base_of(url),
             state: State::Begin,
             held: Vec::with_capacity(HELD_MAX + 1),
-            name: Vec::new(),
             attributes: Attributes::default(),
             in_remove: false,
             in_comment: false,
@@ -222,7 +230,15 @@ impl Parser {
                     self.state = State::Text;
                 }
             }
-            State::Name(ends) => self.name(byte, ends, sink),
+            State::Named(element, ends) => {
+                self.drop_bytes(&[byte], sink);
+                if !is_blank(byte) && !matches!(byte, b'/' | b'>') {
+                    return self.fault(byte, "XML 1.0 Illegal attribute start char", sink);
+                }
+                self.attributes.clear();
+                self.state = State::Attributes(element, ends);
+                self.attribute(byte, element, ends, sink);
+            }
             State::Attributes(element, ends) => {
                 self.drop_bytes(&[byte], sink);
                 self.attribute(byte, element, ends, sink);
@@ -288,9 +304,17 @@ impl Parser {
                 () => self.not_held(1, State::Text, sink),
             };
         }
-        match self.held.as_slice() {
-            b"<esi:" => self.begin_name(false, sink),
-            b"</esi:" => self.begin_name(true, sink),
+        let held = self.held.as_slice();
+        if held.starts_with(b"<esi:") || held.starts_with(b"</esi:") {
+            if let Some((_, element, ends)) = NAMES.iter().find(|(name, ..)| *name == held) {
+                self.begin_element(*element, *ends, sink);
+            } else if !NAMES.iter().any(|(name, ..)| begins(name)) {
+                self.begin_dropping(sink);
+                self.fault(byte, "ESI 1.0 <esi:bogus> element", sink);
+            }
+            return;
+        }
+        match held {
             b"<![CDATA[" => self.not_held(9, State::Until(b"]]>", 0), sink),
             b"<!--esi" => self.begin_comment(sink),
             held if held.starts_with(b"<!--") && !begins(b"<!--esi") => {
@@ -321,7 +345,9 @@ impl Parser {
             return self.not_held(7, State::Until(b"-->", 0), sink);
         }
         let held = std::mem::take(&mut self.held);
-        self.drop_bytes(&held, sink);
+        // Not counted as markup: where no more of it follows, the body is sent as it is.
+        self.at += held.len() as u64;
+        sink.leave_out(&held);
         self.turn();
         self.in_comment = true;
         self.state = State::Text;
@@ -336,30 +362,26 @@ impl Parser {
         self.state = State::Text;
     }
 
-    fn begin_name(&mut self, ends: bool, sink: &mut dyn Sink) {
+    /// What is held is markup.
+    fn begin_dropping(&mut self, sink: &mut dyn Sink) {
         self.turn();
         let held = std::mem::take(&mut self.held);
         self.drop_bytes(&held, sink);
-        self.name.clear();
-        self.state = State::Name(ends);
     }
 
-    fn name(&mut self, byte: u8, ends: bool, sink: &mut dyn Sink) {
-        const ELEMENTS: [(&[u8], Element); 3] =
-            [(b"include", Element::Include), (b"remove", Element::Remove), (b"comment", Element::Comment)];
-        self.drop_bytes(&[byte], sink);
-        if byte.is_ascii_lowercase() && self.name.len() < 8 {
-            return self.name.push(byte);
-        }
-        let found = ELEMENTS.iter().find(|(name, _)| *name == self.name).map(|(_, element)| *element);
-        match found {
-            Some(element) if is_blank(byte) || matches!(byte, b'/' | b'>') => {
-                self.attributes.clear();
-                self.state = State::Attributes(element, ends);
-                self.attribute(byte, element, ends, sink);
+    fn begin_element(&mut self, element: Element, ends: bool, sink: &mut dyn Sink) {
+        self.begin_dropping(sink);
+        let what = match (element, ends) {
+            (Element::Include, _) if self.in_remove => "ESI 1.0 <esi:include> element nested in <esi:remove>",
+            (Element::Comment, _) if self.in_remove => "ESI 1.0 <esi:comment> element nested in <esi:remove>",
+            (Element::Include, true) => "ESI 1.0 </esi:include> illegal end-tag",
+            (Element::Comment, true) => "ESI 1.0 </esi:comment> illegal end-tag",
+            (Element::Include | Element::Comment, false) | (Element::Remove, _) => {
+                return self.state = State::Named(element, ends);
             }
-            _ => self.fault(byte, "ESI 1.0 <esi:bogus> element", sink),
-        }
+        };
+        sink.complain(Level::Error, self.turned, what);
+        self.state = State::Faulty;
     }
 
     /// The element is faulty; `byte` is the last that was read of it.
@@ -377,9 +399,9 @@ impl Parser {
             Next::Fault(what) => self.fault(byte, what, sink),
             Next::End { closed } => {
                 match element {
-                    Element::Include => self.include(closed, ends, sink),
+                    Element::Include => self.include(closed, sink),
                     Element::Remove => self.remove(closed, ends, sink),
-                    Element::Comment => self.comment(closed, ends, sink),
+                    Element::Comment => self.comment(closed, sink),
                 }
                 self.end_element();
             }
@@ -391,14 +413,10 @@ impl Parser {
         self.state = State::Text;
     }
 
-    fn comment(&mut self, closed: bool, ends: bool, sink: &mut dyn Sink) {
-        let complaint = match () {
-            () if ends => "ESI 1.0 </esi:comment> illegal end-tag",
-            () if self.in_remove => "ESI 1.0 <esi:comment> element nested in <esi:remove>",
-            () if !closed => "ESI 1.0 <esi:comment> needs final '/'",
-            () => return,
-        };
-        sink.complain(Level::Error, self.turned, complaint);
+    fn comment(&self, closed: bool, sink: &mut dyn Sink) {
+        if !closed {
+            sink.complain(Level::Error, self.turned, "ESI 1.0 <esi:comment> needs final '/'");
+        }
     }
 
     fn remove(&mut self, closed: bool, ends: bool, sink: &mut dyn Sink) {
@@ -411,15 +429,9 @@ impl Parser {
         sink.complain(Level::Error, self.turned, complaint);
     }
 
-    fn include(&mut self, closed: bool, ends: bool, sink: &mut dyn Sink) {
+    fn include(&mut self, closed: bool, sink: &mut dyn Sink) {
         let turned = self.turned;
         let mut error = |what| sink.complain(Level::Error, turned, what);
-        if ends {
-            return error("ESI 1.0 </esi:include> illegal end-tag");
-        }
-        if self.in_remove {
-            return error("ESI 1.0 <esi:include> element nested in <esi:remove>");
-        }
         if self.attributes.has_two_src {
             return error("ESI 1.0 <esi:include> has multiple src= attributes");
         }
