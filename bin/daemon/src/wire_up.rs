@@ -75,6 +75,7 @@ fn features(parameters: &Parameters) -> cache::settings::Features {
         esi_disable_xml_check: parameters.feature("esi_disable_xml_check"),
         esi_ignore_other_elements: parameters.feature("esi_ignore_other_elements"),
         esi_remove_bom: parameters.feature("esi_remove_bom"),
+        esi_chop: parameters.debug("esi_chop"),
         esi_include_onerror: parameters.feature("esi_include_onerror"),
         http_date_postel: parameters.feature("http_date_postel"),
         https_scheme: parameters.feature("https_scheme"),

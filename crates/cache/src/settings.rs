@@ -100,6 +100,8 @@ pub struct Features {
     pub esi_ignore_other_elements: bool,
     /// ESI: a byte-order mark at the start of a body is taken off.
     pub esi_remove_bom: bool,
+    /// ESI: the parser is fed small pieces (a bit of `debug`).
+    pub esi_chop: bool,
     /// ESI: a failed include breaks off the page, except for `onerror="continue"`.
     pub esi_include_onerror: bool,
     /// Dates in the forms that RFC 9110 does not allow are understood.

@@ -30,32 +30,6 @@ const NO_C: &str = "VCL is not compiled to C";
 const OWN_WINDOW: &str = "a window grows by what has been read of it";
 const ACCEPTOR: &str = "a thread that cannot accept waits a fixed short time";
 
-/// The bits of `debug`.
-const DEBUG: BitNames = BitNames {
-    word: "debug bit",
-    names: &[
-        "req_state",
-        "workspace",
-        "waitinglist",
-        "syncvsl",
-        "hashedge",
-        "vclrel",
-        "lurker",
-        "esi_chop",
-        "flush_head",
-        "vtc_mode",
-        "witness",
-        "vsm_keep",
-        "slow_acceptor",
-        "h2_nocheck",
-        "vmod_so_keep",
-        "processors",
-        "protocol",
-        "vcl_keep",
-        "lck",
-    ],
-};
-
 /// The bits of `experimental`.
 const EXPERIMENTAL: BitNames = BitNames { word: "experimental bit", names: &["drop_pools"] };
 
@@ -69,7 +43,6 @@ pub(super) static IDLE: &[Row] = &[
     idle("clock_step", Seconds(0.0, None), "seconds", "1.000", "steps of the clock are not looked for"),
     idle("critbit_cooloff", Seconds(60.0, Some(254.0)), "seconds", "180.000", "the index is not a tree")
         .flags(&[Wizard]),
-    idle("debug", Bits(&DEBUG), "", "none", "the bits name internals of Varnish"),
     idle("experimental", Bits(&EXPERIMENTAL), "", "none", "the bits name internals of Varnish"),
     idle("fetch_chunksize", Bytes(4 << 10, None), "bytes", "16k", "pieces of a body are sized by its length")
         .flags(&[Experimental]),

@@ -87,6 +87,32 @@ const FEATURES: BitNames = BitNames {
     ],
 };
 
+/// The bits of `debug`.
+const DEBUG: BitNames = BitNames {
+    word: "debug bit",
+    names: &[
+        "req_state",
+        "workspace",
+        "waitinglist",
+        "syncvsl",
+        "hashedge",
+        "vclrel",
+        "lurker",
+        "esi_chop",
+        "flush_head",
+        "vtc_mode",
+        "witness",
+        "vsm_keep",
+        "slow_acceptor",
+        "h2_nocheck",
+        "vmod_so_keep",
+        "processors",
+        "protocol",
+        "vcl_keep",
+        "lck",
+    ],
+};
+
 parameters! {
     auto_restart: bool = true, Switch, "bool", [],
         "Whether another worker is started when one dies.";
@@ -119,6 +145,9 @@ parameters! {
         "How far a backend's clock may differ from ours before its Date is used to reckon Expires.";
     connect_timeout: f64 = 3.5, Seconds(0.0, None), "seconds", [],
         "The longest wait for a connection to a backend. VCL and backend definitions come first.";
+    debug: String = "none".to_owned(), Bits(&DEBUG), "", [],
+        "Switches for tests: esi_chop feeds the ESI parser small pieces. The other bits name internals of Varnish and have no \
+         effect.";
     default_grace: f64 = 10.0, Seconds(0.0, None), "seconds", [ObjSticky],
         "How long a stale object may be served while it is fetched anew, where VCL does not say.";
     default_keep: f64 = 0.0, Seconds(0.0, None), "seconds", [ObjSticky],
@@ -251,5 +280,10 @@ impl Parameters {
     /// Whether that bit of `feature` is on.
     pub(crate) fn feature(&self, name: &str) -> bool {
         FEATURES.is_on(&self.feature, name)
+    }
+
+    /// Whether that bit of `debug` is on.
+    pub(crate) fn debug(&self, name: &str) -> bool {
+        DEBUG.is_on(&self.debug, name)
     }
 }

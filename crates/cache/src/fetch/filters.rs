@@ -151,7 +151,7 @@ impl Fetch {
             remove_mark: features.esi_remove_bom,
             onerror: features.esi_include_onerror,
         };
-        let parser = Esi::new(options, &self.request.target, compressor, settings.esi_chop);
+        let parser = Esi::new(options, &self.request.target, compressor, features.esi_chop);
         filters.parses = true;
         filters.chain.push(Box::new(parser));
     }
