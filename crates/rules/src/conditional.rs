@@ -300,9 +300,9 @@ mod tests {
         let expected = of(&[
             ("Content-Length", "5"),
             ("Content-Encoding", "gzip"),
-            ("ETag", "\"a\""),
             ("Y", "1"),
             ("date", LATER),
+            ("ETag", "W/\"a\""),
             ("X", "3"),
             ("Cache-Control", "max-age=2"),
             ("Cache-Control", "public"),

@@ -85,7 +85,9 @@ impl Fetch {
         for name in names::fetching(&list).map_err(|unknown| unknown.to_string())? {
             self.open(name, &mut filters).map_err(|failure| failure.to_string())?;
         }
-        if self.response.status != 206 && head::is_gzip(&self.response.fields) {
+        // Where VCL names the filters, its word on what they do is taken: the head may say gzip of what is not.
+        let denied = was_set && self.do_gunzip && filters.flags & Flags::CHECKED == 0;
+        if self.response.status != 206 && head::is_gzip(&self.response.fields) && !denied {
             filters.flags |= Flags::GZIPPED;
         } else {
             filters.flags &= !Flags::CHECKED;

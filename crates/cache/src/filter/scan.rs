@@ -317,7 +317,8 @@ impl Scan {
     }
 
     fn step(&mut self, rest: &mut &[u8]) {
-        match self.state {
+        let state = self.state;
+        match state {
             State::Header(_) | State::ExtraLength | State::Extra(_) | State::Text(_) | State::HeaderCrc => {
                 self.header(rest);
             }
@@ -335,7 +336,8 @@ impl Scan {
         }
         let value = self.take(wanted);
         let byte = value as u8;
-        match self.state {
+        let state = self.state;
+        match state {
             State::Header(index) => {
                 let fits = match index {
                     0 => byte == 0x1f,
@@ -380,37 +382,32 @@ impl Scan {
     }
 
     fn block(&mut self, rest: &mut &[u8]) {
-        match self.state {
+        let state = self.state;
+        match state {
             // One bit by itself: its byte is then in the piece that is being read.
-            State::BlockMark => {
-                if self.need(1, rest) {
-                    self.bits.last = self.position();
-                    self.is_last = self.take(1) == 1;
-                    self.state = State::BlockType;
-                }
+            State::BlockMark if self.need(1, rest) => {
+                self.bits.last = self.position();
+                self.is_last = self.take(1) == 1;
+                self.state = State::BlockType;
             }
-            State::BlockType => {
-                if self.need(2, rest) {
-                    self.state = match self.take(2) {
-                        0 => {
-                            self.drop_bits(self.held % 8);
-                            State::StoredLength
-                        }
-                        1 => self.fixed(),
-                        2 => State::CodeCounts,
-                        _ => State::Broken,
-                    };
-                }
+            State::BlockType if self.need(2, rest) => {
+                self.state = match self.take(2) {
+                    0 => {
+                        self.drop_bits(self.held % 8);
+                        State::StoredLength
+                    }
+                    1 => self.fixed(),
+                    2 => State::CodeCounts,
+                    _ => State::Broken,
+                };
             }
-            State::StoredLength => {
-                if self.need(32, rest) {
-                    let (length, complement) = (self.take(16) as u16, self.take(16) as u16);
-                    self.state = match length {
-                        _ if length != !complement => State::Broken,
-                        0 => self.end_block(),
-                        _ => State::Stored(length),
-                    };
-                }
+            State::StoredLength if self.need(32, rest) => {
+                let (length, complement) = (self.take(16) as u16, self.take(16) as u16);
+                self.state = match length {
+                    _ if length != !complement => State::Broken,
+                    0 => self.end_block(),
+                    _ => State::Stored(length),
+                };
             }
             State::Stored(left) => {
                 // Bytes that are held already go first.
@@ -448,15 +445,14 @@ impl Scan {
     }
 
     fn codes(&mut self, rest: &mut &[u8]) {
-        match self.state {
-            State::CodeCounts => {
-                if self.need(14, rest) {
-                    let (literals, distances) = (self.take(5) as usize + 257, self.take(5) as usize + 1);
-                    self.counts = (literals, distances, self.take(4) as usize + 4);
-                    self.lengths = [0; LITERALS + DISTANCES];
-                    let fits = literals <= 286 && distances <= 30;
-                    self.state = if fits { State::LengthCode(0) } else { State::Broken };
-                }
+        let state = self.state;
+        match state {
+            State::CodeCounts if self.need(14, rest) => {
+                let (literals, distances) = (self.take(5) as usize + 257, self.take(5) as usize + 1);
+                self.counts = (literals, distances, self.take(4) as usize + 4);
+                self.lengths = [0; LITERALS + DISTANCES];
+                let fits = literals <= 286 && distances <= 30;
+                self.state = if fits { State::LengthCode(0) } else { State::Broken };
             }
             State::LengthCode(index) => {
                 if index == self.counts.2 {
@@ -534,7 +530,8 @@ impl Scan {
     }
 
     fn data(&mut self, rest: &mut &[u8]) {
-        match self.state {
+        let state = self.state;
+        match state {
             State::Literal => self.literal(rest),
             State::Distance => {
                 let Some((symbol, used)) = self.symbol(Which::Distances, 15, rest) else { return };
@@ -545,11 +542,9 @@ impl Scan {
                     _ => State::Broken,
                 };
             }
-            State::DistanceExtra(count) => {
-                if self.need(count, rest) {
-                    self.drop_bits(count);
-                    self.state = State::Literal;
-                }
+            State::DistanceExtra(count) if self.need(count, rest) => {
+                self.drop_bits(count);
+                self.state = State::Literal;
             }
             _ => {}
         }

@@ -58,7 +58,7 @@ enum Way {
     /// Plain bytes, into a gzip stream.
     Plain,
     /// A gzip stream, into another.
-    Member(Member),
+    Member(Box<Member>),
 }
 
 /// An included body.
@@ -211,7 +211,7 @@ impl Assembly {
         let way = match (&self.stitch, exchange.sends_gzip) {
             (None, _) => Way::Direct,
             (Some(_), _) if inner => Way::Direct,
-            (Some(_), true) => Way::Member(Member::new()),
+            (Some(_), true) => Way::Member(Box::new(Member::new())),
             (Some(_), false) => Way::Plain,
         };
         self.part = Part::Body(Box::new(Inclusion { exchange, way, bytes: 0, must_succeed }));

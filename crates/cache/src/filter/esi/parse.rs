@@ -256,7 +256,7 @@ impl Parser {
     /// The first byte that is not blank decides, and whether a byte order mark stands before.
     fn begin(&mut self, byte: u8, sink: &mut dyn Sink) {
         self.held.push(byte);
-        let mark = |held: &[u8]| MARKS.iter().any(|mark| *mark == held);
+        let mark = |held: &[u8]| MARKS.contains(&held);
         if mark(&self.held) {
             let held = std::mem::take(&mut self.held);
             if self.options.remove_mark {
