@@ -30,6 +30,13 @@ pub struct Mask([u64; 2]);
 impl Mask {
     /// Every tag.
     pub const ALL: Mask = Mask([u64::MAX; 2]);
+    /// No tag.
+    pub const NONE: Mask = Mask([0; 2]);
+
+    /// The tags that are in either.
+    pub fn union(self, other: Mask) -> Mask {
+        Mask([self.0[0] | other.0[0], self.0[1] | other.0[1]])
+    }
 
     /// Whether `tag` is logged.
     #[inline]
@@ -56,7 +63,7 @@ impl Mask {
             match word {
                 "default" => self = Mask::default(),
                 "all" => self = Mask::ALL,
-                "none" => self = Mask([0; 2]),
+                "none" => self = Mask::NONE,
                 _ => {
                     let (on, name) = match word.as_bytes()[0] {
                         b'+' => (true, &word[1..]),
