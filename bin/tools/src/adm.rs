@@ -3,9 +3,10 @@
 //! Where the daemon listens and its secret are in its shared memory (`Arg -T`, `Arg -S`), unless `-T` and `-S` say so.
 
 use crate::Failure;
-use crate::follow::{insist, work_directory};
+use crate::input::insist;
 use crate::options::{Given, Opt};
 use crate::outlet::Outlet;
+use crate::settings::work_directory;
 use copal_admin::client::{Answer, Client};
 use copal_observe::read::read_arguments;
 use std::error::Error;
@@ -33,7 +34,7 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let timeout = timeout(given)?;
     let (addresses, secret) = place(given, timeout)?;
     let mut client = connect(&addresses, secret.as_deref(), timeout)?;
-    let mut outlet = Outlet::open(None, false)?;
+    let mut outlet = Outlet::standard();
     let framed = given.has('p');
     if !given.operands.is_empty() {
         let words: Vec<&str> = given.operands.iter().map(String::as_str).collect();
@@ -54,7 +55,7 @@ fn timeout(given: &Given) -> Result<Duration, Failure> {
     let Some(text) = given.get('t') else { return Ok(Duration::from_secs(5)) };
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(Failure::Usage(format!("-t: \"{text}\" is no number of seconds above 0"))),
+        _ => Err(Failure::Text(format!("-t: Invalid argument: {text}"))),
     }
 }
 
@@ -67,7 +68,7 @@ fn place(given: &Given, timeout: Duration) -> Result<(Vec<String>, Option<PathBu
         return Ok((vec![address], secret));
     }
     let directory = work_directory(given);
-    let listens = insist(&directory, Some(timeout), || read_arguments(&directory, "-T"))?;
+    let listens = insist("", &directory, Some(timeout), || read_arguments(&directory, "-T"))?;
     let listens = listens.ok_or_else(|| Failure::Text("the daemon was started without -T".to_owned()))?;
     let addresses: Vec<String> = listens
         .lines()

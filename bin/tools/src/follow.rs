@@ -1,193 +1,194 @@
-//! Reading the log as it grows: attaching with patience, going on after an overrun and with the next worker.
+//! The round of every reader of the log: records in, groups that are wanted out, signals heeded.
+//!
+//! ```text
+//! input --records--> grouper --groups--> query --> rate --> the tool's sink, until -k, -d, the file's end or a signal
+//! ```
+//! SIGUSR1 hands out what is incomplete, SIGHUP rotates the output in the background and ends a tool in the foreground.
 
 use crate::Failure;
-use crate::options::Given;
-use copal_observe::read::{Cursor, Grouper, Grouping, Limits, Next, Position, Record, Transaction};
-use copal_observe::vsm;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use crate::background;
+use crate::input::{Found, Input};
+use crate::settings::{Mode, Settings};
+use copal_observe::process::{self, Signal};
+use copal_observe::read::{Grouper, Record, Transaction};
 use std::time::{Duration, Instant};
 
-const RETRY: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_millis(20);
-/// After so many overruns without a record between them the log is given up.
-const FRUITLESS_MAX: u32 = 100;
-/// How often it is looked whether the worker still runs.
-const CHECK: Duration = Duration::from_secs(1);
 
-/// How long `-t` waits for the daemon: `None` without end.
-pub(crate) fn patience(given: &Given) -> Result<Option<Duration>, Failure> {
-    match given.get('t') {
-        None => Ok(Some(Duration::from_secs(5))),
-        Some("off") => Ok(None),
-        Some(text) => match text.parse::<f64>() {
-            Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
-            _ => Err(Failure::Usage(format!("-t: \"{text}\" is neither seconds nor \"off\""))),
-        },
-    }
-}
-
-/// The work directory that `-n` means.
-pub(crate) fn work_directory(given: &Given) -> PathBuf {
-    vsm::work_directory(given.get('n'))
-}
-
-/// Calls `attempt` until it succeeds or `patience` ends.
-pub(crate) fn insist<T>(
-    directory: &Path,
-    patience: Option<Duration>,
-    attempt: impl Fn() -> std::io::Result<T>,
-) -> Result<T, Failure> {
-    let began = Instant::now();
-    loop {
-        let error = match attempt() {
-            Ok(done) => return Ok(done),
-            Err(error) => error,
-        };
-        // Only what may come up is waited for.
-        let may_come = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
-        if !may_come || patience.is_some_and(|patience| began.elapsed() + RETRY > patience) {
-            return Err(Failure::Text(format!(
-                "could not get hold of a daemon in {}, is it running? ({error})",
-                directory.display()
-            )));
-        }
-        std::thread::sleep(RETRY);
-    }
-}
-
-/// What a tool does with the log.
+/// What a tool does with what is wanted.
 pub(crate) trait Sink {
-    /// A record, in the order of the log.
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Failure>;
-    /// Nothing more for the moment.
+    /// A group, parents before children. Whether it counted for `-k`.
+    fn group(&mut self, group: &[Transaction]) -> Result<bool, Failure>;
+    /// A record on its own, where nothing is grouped. Whether it counted for `-k`.
+    fn record(&mut self, record: &Record<'_>) -> Result<bool, Failure>;
+    /// Nothing more for the moment; called about 50 times a second then.
     fn idle(&mut self) -> Result<(), Failure>;
-    /// Records were lost here, or the log ends: what is incomplete stays so.
-    fn interrupted(&mut self) -> Result<(), Failure>;
-    /// Whether it has seen enough.
-    fn is_done(&self) -> bool;
+    /// The output is to be opened anew.
+    fn rotate(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Whether the tool wants no more.
+    fn is_done(&self) -> bool {
+        false
+    }
+    /// Whether what was found is still looked at when there is no more: on a screen.
+    fn stays(&mut self) -> bool {
+        false
+    }
 }
 
-/// Feeds the log to `sink`: with `-d` what is there, else what comes, until it is done.
-pub(crate) fn follow(given: &Given, sink: &mut dyn Sink) -> Result<(), Failure> {
-    let directory = work_directory(given);
-    let patience = patience(given)?;
-    let once = given.has('d');
-    let start = if once { Position::Oldest } else { Position::Newest };
-    let mut cursor = insist(&directory, patience, || Cursor::attach(&directory, start))?;
-    let mut checked = Instant::now();
-    let mut fruitless = 0;
-    while !sink.is_done() {
-        match cursor.step() {
-            Next::Record => {
-                fruitless = 0;
-                sink.record(&cursor.record())?;
+/// The signals that all readers heed.
+const SIGNALS: &[Signal] = &[Signal::Hangup, Signal::Interrupt, Signal::Terminate, Signal::User1];
+
+/// Heeds signals from now on.
+pub(crate) fn heed_signals() -> Result<(), Failure> {
+    process::watch(SIGNALS).map_err(|error| Failure::Text(format!("signals: {error}")))
+}
+
+/// Opens the log, goes to the background if it is to, and feeds `sink` to the end. Answers whether this process was the
+/// one that did so: the one in front of a daemon has nothing more to do.
+pub(crate) fn follow(settings: Settings, sink: &mut dyn Sink) -> Result<bool, Failure> {
+    heed_signals()?;
+    let input = Input::open(&settings)?;
+    let Some(_process_file) = background::start(settings.daemon, settings.process_file.as_deref())? else {
+        return Ok(false);
+    };
+    let grouper = match settings.mode {
+        Mode::Raw => None,
+        Mode::Grouped(grouping) => Some(Grouper::new(grouping, settings.limits)),
+    };
+    let filter = Filter { settings, outcome: Ok(()), full: false };
+    Round { input, grouper, filter, sink }.run()?;
+    Ok(true)
+}
+
+struct Round<'a> {
+    input: Input,
+    grouper: Option<Grouper>,
+    filter: Filter,
+    sink: &'a mut dyn Sink,
+}
+
+impl Round<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        loop {
+            if self.heed()? {
+                return self.flush_and_end();
             }
-            Next::Overrun => {
-                eprintln!("Log overrun: records were lost");
-                sink.interrupted()?;
-                cursor.reset(Position::Oldest);
-                fruitless += 1;
-                if fruitless > FRUITLESS_MAX {
-                    return Err(Failure::Text(
-                        "the log cannot be read: it is damaged or far too small".to_owned(),
-                    ));
-                }
-                if fruitless > 1 {
-                    std::thread::sleep(IDLE);
-                }
+            if self.filter.full || self.sink.is_done() {
+                break;
             }
-            Next::End if once => break,
-            Next::End => {
-                sink.idle()?;
-                if checked.elapsed() > CHECK {
-                    checked = Instant::now();
-                    if !cursor.is_current() {
-                        eprintln!("Log abandoned: its worker has ended");
-                        sink.interrupted()?;
-                        sink.idle()?;
-                        cursor = insist(&directory, None, || Cursor::attach(&directory, Position::Oldest))?;
-                        eprintln!("Log reacquired");
+            match self.input.step()? {
+                Found::Record(record) => {
+                    let (filter, sink) = (&mut self.filter, &mut *self.sink);
+                    match &mut self.grouper {
+                        None => filter.record(&record, sink),
+                        Some(grouper) => {
+                            grouper.add(&record, Instant::now(), &mut |group| filter.group(group, sink));
+                        }
                     }
                 }
-                std::thread::sleep(IDLE);
+                Found::Gap => self.flush(),
+                Found::Nothing => {
+                    self.expire();
+                    self.sink.idle()?;
+                    std::thread::sleep(IDLE);
+                }
+                Found::End => break,
             }
+            self.filter.outcome()?;
         }
-    }
-    sink.interrupted()?;
-    sink.idle()
-}
-
-/// What is done with complete groups.
-pub(crate) trait GroupSink {
-    /// A group, parents before children.
-    fn group(&mut self, group: &[Transaction]) -> Result<(), Failure>;
-    /// Nothing more for the moment.
-    fn idle(&mut self) -> Result<(), Failure>;
-    /// Whether it has seen enough.
-    fn is_done(&self) -> bool;
-}
-
-/// Groups records for a [`GroupSink`].
-pub(crate) struct Grouped<S> {
-    grouper: Grouper,
-    sink: S,
-}
-
-impl<S: GroupSink> Grouped<S> {
-    pub(crate) fn new(grouping: Grouping, limits: Limits, sink: S) -> Grouped<S> {
-        Grouped { grouper: Grouper::new(grouping, limits), sink }
+        self.flush_and_end()?;
+        while self.sink.stays() && !self.sink.is_done() && !self.heed()? {
+            self.sink.idle()?;
+            std::thread::sleep(IDLE);
+        }
+        Ok(())
     }
 
-    fn feed(
-        &mut self,
-        take: impl FnOnce(&mut Grouper, &mut dyn FnMut(&[Transaction])),
-    ) -> Result<(), Failure> {
-        let mut outcome = Ok(());
-        let sink = &mut self.sink;
-        take(&mut self.grouper, &mut |group| {
-            if outcome.is_ok() && !sink.is_done() {
-                outcome = sink.group(group);
-            }
-        });
-        outcome
-    }
-}
-
-impl<S: GroupSink> Sink for Grouped<S> {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Failure> {
-        self.feed(|grouper, emit| grouper.add(record, Instant::now(), emit))
-    }
-
-    fn idle(&mut self) -> Result<(), Failure> {
-        self.feed(|grouper, emit| grouper.expire(Instant::now(), emit))?;
+    fn flush_and_end(&mut self) -> Result<(), Failure> {
+        self.flush();
+        self.filter.outcome()?;
         self.sink.idle()
     }
 
-    fn interrupted(&mut self) -> Result<(), Failure> {
-        self.feed(|grouper, emit| grouper.flush(emit))
+    /// Does what signals ask for; whether it is time to end.
+    fn heed(&mut self) -> Result<bool, Failure> {
+        if process::take(Signal::User1) {
+            self.flush();
+        }
+        if process::take(Signal::Hangup) {
+            if !self.filter.settings.daemon {
+                return Ok(true);
+            }
+            self.sink.rotate()?;
+        }
+        Ok(process::take(Signal::Interrupt) | process::take(Signal::Terminate))
     }
 
-    fn is_done(&self) -> bool {
-        self.sink.is_done()
+    fn flush(&mut self) {
+        let (filter, sink) = (&mut self.filter, &mut *self.sink);
+        if let Some(grouper) = &mut self.grouper {
+            grouper.flush(&mut |group| filter.group(group, sink));
+        }
+    }
+
+    fn expire(&mut self) {
+        let (filter, sink) = (&mut self.filter, &mut *self.sink);
+        if let Some(grouper) = &mut self.grouper {
+            grouper.expire(Instant::now(), &mut |group| filter.group(group, sink));
+        }
     }
 }
 
-/// The limits that `-L` and `-T` set.
-pub(crate) fn limits(given: &Given) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
-    if let Some(text) = given.get('L') {
-        limits.transactions = text
-            .parse()
-            .ok()
-            .filter(|count| *count > 0)
-            .ok_or_else(|| Failure::Usage(format!("-L: \"{text}\" is no number above 0")))?;
+/// Lets through what is wanted, and counts it.
+struct Filter {
+    settings: Settings,
+    outcome: Result<(), Failure>,
+    full: bool,
+}
+
+impl Filter {
+    fn group(&mut self, group: &[Transaction], sink: &mut dyn Sink) {
+        if self.full || self.settings.query.as_ref().is_some_and(|query| !query.matches(group)) {
+            return;
+        }
+        if self.passes() {
+            let outcome = sink.group(group);
+            self.note(outcome);
+        }
     }
-    if let Some(text) = given.get('T') {
-        let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds));
-        let seconds =
-            seconds.ok_or_else(|| Failure::Usage(format!("-T: \"{text}\" is no number of seconds")))?;
-        limits.age = Duration::from_secs_f64(seconds);
+
+    fn record(&mut self, record: &Record<'_>, sink: &mut dyn Sink) {
+        let one = std::slice::from_ref(record);
+        if self.full || self.settings.query.as_ref().is_some_and(|query| !query.matches(one)) {
+            return;
+        }
+        if self.passes() {
+            let outcome = sink.record(record);
+            self.note(outcome);
+        }
     }
-    Ok(limits)
+
+    fn passes(&mut self) -> bool {
+        self.settings.rate.as_mut().is_none_or(|rate| rate.passes(Instant::now()))
+    }
+
+    fn note(&mut self, outcome: Result<bool, Failure>) {
+        match outcome {
+            Ok(true) => {
+                self.settings.left = self.settings.left.map(|left| left.saturating_sub(1));
+                self.full = self.settings.left == Some(0);
+            }
+            Ok(false) => {}
+            Err(failure) => {
+                self.outcome = Err(failure);
+                self.full = true;
+            }
+        }
+    }
+
+    fn outcome(&mut self) -> Result<(), Failure> {
+        std::mem::replace(&mut self.outcome, Ok(()))
+    }
 }

@@ -1,17 +1,31 @@
 //! `copal`: what people run beside the daemon, in one program.
 //!
-//! `copal stat`, `log`, `ncsa` and `adm` have the options and the output of `varnishstat`, `varnishlog`, `varnishncsa` and
-//! `varnishadm` 7.1; called by one of those names (a link), the program is that tool. They read the shared memory of a
-//! running daemon, or of a Varnish 7.1, by its work directory (`-n`).
+//! `copal stat`, `log`, `ncsa`, `top`, `hist` and `adm` have the options and the output of `varnishstat` and the like
+//! of 7.1; called by one of those names (a link), the program is that tool. They read the shared memory of a running
+//! daemon, or of a Varnish 7.1, by its work directory (`-n`), or a log file (`-r`).
+//!
+//! ```text
+//! options > settings > follow: input (the log, a file) > groups > query, rate > log | ncsa | top | hist
+//!                      stat: counters                     adm: the control connection
+//!                      screen: what top, hist and stat draw on
+//! ```
 
 mod adm;
+mod background;
 mod follow;
+mod hist;
+mod input;
+mod limit;
 mod log;
 mod ncsa;
 mod options;
 mod outlet;
+mod screen;
 mod select;
+mod settings;
 mod stat;
+mod text;
+mod top;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -21,7 +35,7 @@ use std::process::ExitCode;
 /// Why a tool ends without having done its work.
 #[derive(Debug)]
 enum Failure {
-    /// The command line is wrong; the tool's options are printed with it.
+    /// The command line is wrong; this (with its line end) and the tool's options are printed.
     Usage(String),
     /// Anything else, in words.
     Text(String),
@@ -71,6 +85,22 @@ const TOOLS: &[Tool] = &[
         run: ncsa::run,
     },
     Tool {
+        name: "top",
+        varnish_name: "varnishtop",
+        about: "rank log entries",
+        options: top::OPTIONS,
+        operands: "",
+        run: top::run,
+    },
+    Tool {
+        name: "hist",
+        varnish_name: "varnishhist",
+        about: "show a histogram of requests",
+        options: hist::OPTIONS,
+        operands: "",
+        run: hist::run,
+    },
+    Tool {
         name: "adm",
         varnish_name: "varnishadm",
         about: "give commands to the daemon",
@@ -85,7 +115,7 @@ fn main() -> ExitCode {
     let called = arguments.next().unwrap_or_default();
     let called = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
     if let Some(tool) = TOOLS.iter().find(|tool| tool.varnish_name == called) {
-        return run(tool, arguments.collect());
+        return run(tool, tool.varnish_name, arguments.collect());
     }
     let Some(word) = arguments.next() else {
         eprint!("{}", help());
@@ -101,7 +131,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         word => match TOOLS.iter().find(|tool| tool.name == word) {
-            Some(tool) => run(tool, arguments.collect()),
+            Some(tool) => run(tool, &format!("copal {}", tool.name), arguments.collect()),
             None => {
                 eprint!("copal: no tool \"{word}\"\n{}", help());
                 ExitCode::from(1)
@@ -118,33 +148,37 @@ fn help() -> String {
     text + "\n\"copal <tool> -h\" shows a tool's options.\n"
 }
 
-fn run(tool: &Tool, arguments: Vec<OsString>) -> ExitCode {
-    let name = tool.name;
+/// Runs a tool that was called as `name`.
+fn run(tool: &Tool, name: &str, arguments: Vec<OsString>) -> ExitCode {
+    let usage = || options::usage(name, tool.operands, tool.options);
     let outcome = match options::parse(tool.options, arguments) {
         Ok(given) if given.has('h') => {
-            print!("{}", options::usage(name, tool.operands, tool.options));
+            print!("{}", usage());
             Ok(ExitCode::SUCCESS)
         }
         Ok(given) if given.has('V') => {
-            // Exporters look for three numbers: they get those of the Varnish whose formats these are.
-            println!("copal {name} (formats of varnish-7.1.1, copal {})", env!("CARGO_PKG_VERSION"));
+            // Exporters look for three numbers and a revision: they get those of the Varnish whose formats these are.
+            println!(
+                "{name} (varnish-7.1.1 revision 0; formats of it by copal {})",
+                env!("CARGO_PKG_VERSION")
+            );
             Ok(ExitCode::SUCCESS)
         }
         Ok(given) if tool.operands.is_empty() && !given.operands.is_empty() => {
-            Err(Failure::Usage(format!("unexpected \"{}\"", given.operands[0])))
+            Err(Failure::Usage(String::new()))
         }
         Ok(given) => (tool.run)(&given),
-        Err(fault) => Err(Failure::Usage(fault)),
+        Err(fault) => Err(Failure::Usage(format!("{name}: {fault}\n"))),
     };
     match outcome {
         Ok(code) => code,
         Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Text(text)) => {
-            eprintln!("copal {name}: {text}");
+            eprintln!("{text}");
             ExitCode::from(1)
         }
         Err(Failure::Usage(text)) => {
-            eprint!("copal {name}: {text}\n{}", options::usage(name, tool.operands, tool.options));
+            eprint!("{text}{}", usage());
             ExitCode::from(1)
         }
     }

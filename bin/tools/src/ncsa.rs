@@ -1,14 +1,13 @@
 //! `copal ncsa`: an access log, in `varnishncsa`'s formats.
 
 use crate::Failure;
-use crate::follow::{self, GroupSink, Grouped};
+use crate::follow::{self, Sink};
 use crate::options::{Given, Opt};
-use crate::outlet::{Outlet, write_process_number};
+use crate::outlet::Outlet;
+use crate::settings::{Mode, Settings, reason};
 use copal_observe::format::{DEFAULT, Format, Sides, Style};
-use copal_observe::read::{Grouping, Transaction};
+use copal_observe::read::{Grouping, Record, Transaction};
 use std::process::ExitCode;
-
-const NO_QUERY: &str = "VSL queries are not built in yet";
 
 /// The options of `varnishncsa(1)`.
 pub(crate) const OPTIONS: &[Opt] = &[
@@ -17,23 +16,25 @@ pub(crate) const OPTIONS: &[Opt] = &[
     Opt::flag('c', "Client mode"),
     Opt::flag('C', "Caseless regular expressions"),
     Opt::flag('d', "Process old log entries and exit"),
+    Opt::flag('D', "Daemonize"),
     Opt::flag('E', "Show ESI requests"),
     Opt::value('F', "format", "Set output format"),
     Opt::value('f', "formatfile", "Read output format from file"),
     Opt::value('g', "request|vxid", "Grouping mode (default: vxid)"),
     Opt::flag('h', "Usage help"),
     Opt::flag('j', "Make output JSON-compatible"),
+    Opt::value('k', "num", "Limit transactions"),
     Opt::value('L', "limit", "Incomplete transaction limit"),
     Opt::value('n', "dir", "Work directory of the daemon"),
     Opt::value('P', "file", "PID file"),
-    Opt::value('t', "seconds|off", "Wait for the daemon"),
+    Opt::value('Q', "file", "VSL query file"),
+    Opt::value('q', "query", "VSL query"),
+    Opt::value('r', "filename", "Binary file input"),
+    Opt::value('R', "limit[/duration]", "Output rate limit"),
+    Opt::value('t', "seconds|off", "VSM connection timeout"),
+    Opt::value('T', "seconds", "Transaction end timeout"),
     Opt::flag('V', "Version"),
     Opt::value('w', "filename", "Output filename"),
-    Opt::refused('D', "", "running in the background is left to the service manager"),
-    Opt::refused('q', "query", NO_QUERY),
-    Opt::refused('Q', "file", NO_QUERY),
-    Opt::refused('r', "filename", "binary log files are not read"),
-    Opt::refused('R', "limit", "rate limits are not built in"),
 ];
 
 struct Lines {
@@ -46,60 +47,62 @@ struct Lines {
 /// Runs the tool.
 pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let style = if given.has('j') { Style::Json } else { Style::Text };
+    let settings = Settings::new(given)?;
+    if !matches!(settings.mode, Mode::Grouped(Grouping::Vxid | Grouping::Request)) {
+        let mode = given.get('g').unwrap_or_default();
+        return Err(Failure::Text(format!("Invalid grouping mode: {mode}")));
+    }
     let format = Format::parse(&format_text(given)?, style).map_err(Failure::Text)?;
-    let grouping = match given.get('g') {
-        None | Some("vxid") => Grouping::Vxid,
-        Some("request") => Grouping::Request,
-        Some(other) => return Err(Failure::Usage(format!("-g: no grouping \"{other}\""))),
-    };
-    let esi = given.has('E');
-    let chosen = given.has('b') || given.has('c') || esi;
-    // By request, a group's lines are those of both sides unless one is asked for.
-    let sides = Sides {
-        client: given.has('c') || esi || !chosen,
-        backend: given.has('b') || !chosen && grouping == Grouping::Request,
-        esi,
-    };
-    let outlet = Outlet::open(given.get('w'), given.has('a'))?;
-    write_process_number(given.get('P'))?;
-    let lines = Lines { format, sides, outlet, line: Vec::new() };
-    follow::follow(given, &mut Grouped::new(grouping, follow::limits(given)?, lines))?;
+    let outlet = Outlet::open(given.get('w'), given.has('a'), b"");
+    let outlet =
+        outlet.map_err(|error| Failure::Text(format!("Can't open output file ({})", reason(&error))))?;
+    let mut lines = Lines { format, sides: sides(given, settings.mode), outlet, line: Vec::new() };
+    follow::follow(settings, &mut lines)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Grouped by request, every request of a group has its line, as in Varnish.
+fn sides(given: &Given, mode: Mode) -> Sides {
+    if mode == Mode::Grouped(Grouping::Request) {
+        return Sides { client: true, backend: true, esi: true };
+    }
+    let esi = given.has('E');
+    Sides { client: given.has('c') || esi || !given.has('b'), backend: given.has('b'), esi }
+}
+
 fn format_text(given: &Given) -> Result<String, Failure> {
-    match (given.get('F'), given.get('f')) {
-        (Some(_), Some(_)) => Err(Failure::Usage("-F and -f exclude each other".to_owned())),
-        (Some(text), None) => Ok(text.to_owned()),
-        (None, Some(path)) => {
-            let text =
-                std::fs::read_to_string(path).map_err(|error| Failure::Text(format!("{path}: {error}")))?;
-            let line = text.lines().next().unwrap_or_default();
-            if line.is_empty() {
-                return Err(Failure::Text(format!("{path}: its first line is empty")));
-            }
-            Ok(line.to_owned())
-        }
-        (None, None) => Ok(DEFAULT.to_owned()),
+    let formats = given.options.iter().filter(|(letter, _)| matches!(letter, 'F' | 'f')).count();
+    if formats > 1 {
+        return Err(Failure::Text("Format already set".to_owned()));
+    }
+    let Some(path) = given.get('f') else { return Ok(given.get('F').unwrap_or(DEFAULT).to_owned()) };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Text(format!("Can't open format file ({})", reason(&error))))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err(Failure::Text("Empty format file".to_owned())),
     }
 }
 
-impl GroupSink for Lines {
-    fn group(&mut self, group: &[Transaction]) -> Result<(), Failure> {
+impl Sink for Lines {
+    fn group(&mut self, group: &[Transaction]) -> Result<bool, Failure> {
         self.line.clear();
-        for transaction in group {
-            if self.sides.want(transaction) {
-                self.format.line(transaction, &mut self.line);
-            }
+        for transaction in group.iter().filter(|transaction| self.sides.want(transaction)) {
+            self.format.line(transaction, &mut self.line);
         }
-        self.outlet.write(&self.line)
+        self.outlet.write(&self.line)?;
+        Ok(!self.line.is_empty())
+    }
+
+    fn record(&mut self, _record: &Record<'_>) -> Result<bool, Failure> {
+        Ok(false)
     }
 
     fn idle(&mut self) -> Result<(), Failure> {
         self.outlet.flush()
     }
 
-    fn is_done(&self) -> bool {
-        false
+    fn rotate(&mut self) -> Result<(), Failure> {
+        self.outlet.rotate()
     }
 }

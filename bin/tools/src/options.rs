@@ -9,21 +9,15 @@ pub(crate) struct Opt {
     /// The name of its value, for the usage text; empty if it takes none.
     pub(crate) value: &'static str,
     pub(crate) text: &'static str,
-    /// Known in Varnish, not here: why.
-    pub(crate) refused: &'static str,
 }
 
 impl Opt {
     pub(crate) const fn flag(letter: char, text: &'static str) -> Opt {
-        Opt { letter, value: "", text, refused: "" }
+        Opt { letter, value: "", text }
     }
 
     pub(crate) const fn value(letter: char, value: &'static str, text: &'static str) -> Opt {
-        Opt { letter, value, text, refused: "" }
-    }
-
-    pub(crate) const fn refused(letter: char, value: &'static str, refused: &'static str) -> Opt {
-        Opt { letter, value, text: "", refused }
+        Opt { letter, value, text }
     }
 }
 
@@ -69,9 +63,6 @@ pub(crate) fn parse(table: &[Opt], arguments: Vec<OsString>) -> Result<Given, St
                 .iter()
                 .find(|option| option.letter == letter)
                 .ok_or_else(|| format!("invalid option -- '{letter}'"))?;
-            if !option.refused.is_empty() {
-                return Err(format!("-{letter}: {}", option.refused));
-            }
             if option.value.is_empty() {
                 given.options.push((letter, String::new()));
                 continue;
@@ -96,12 +87,14 @@ fn text(argument: OsString) -> Result<String, String> {
     argument.into_string().map_err(|argument| format!("{argument:?} is not UTF-8"))
 }
 
-/// The usage text.
+/// The usage text; `tool` is as it was called.
 pub(crate) fn usage(tool: &str, operands: &str, table: &[Opt]) -> String {
-    let mut text = format!("Usage: copal {tool} <options>{operands}\n\nOptions:\n");
-    for option in table.iter().filter(|option| option.refused.is_empty()) {
+    let mut text = format!("Usage: {tool} <options>{operands}\n\nOptions:\n");
+    for option in table {
         let form = match option.value {
             "" => format!("[-{}]", option.letter),
+            // Words that are values themselves, as the names of profiles.
+            value if value.starts_with('=') => format!("[-{} {}]", option.letter, &value[1..]),
             value => format!("[-{} <{value}>]", option.letter),
         };
         text += &format!(" {form:<25} {}\n", option.text);
@@ -113,8 +106,7 @@ pub(crate) fn usage(tool: &str, operands: &str, table: &[Opt]) -> String {
 mod tests {
     use super::*;
 
-    const TABLE: &[Opt] =
-        &[Opt::flag('d', ""), Opt::value('n', "dir", ""), Opt::refused('q', "query", "not yet")];
+    const TABLE: &[Opt] = &[Opt::flag('d', ""), Opt::value('n', "dir", "")];
 
     type Parts<'a> = (&'a [(char, &'a str)], &'a [&'a str]);
 
@@ -140,6 +132,5 @@ mod tests {
         check("-- -d", Ok((&[], &["-d"])));
         check("-z", Err("invalid option -- 'z'"));
         check("-n", Err("option requires an argument -- 'n'"));
-        check("-q x", Err("-q: not yet"));
     }
 }

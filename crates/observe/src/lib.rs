@@ -16,6 +16,7 @@ pub mod glob;
 pub mod map;
 pub mod mask;
 pub mod point;
+pub mod process;
 pub mod query;
 pub mod read;
 pub mod records;

@@ -1,4 +1,4 @@
-//! Memory shared with other processes: with `format::local_time`, the only unsafe code of the crate.
+//! Memory shared with other processes: with `format::local_time` and `process`, the only unsafe code of the crate.
 //!
 //! A [`Mapping`] is a file mapped whole, shared, from offset 0. Everything outside this module sees it as slices of
 //! atomics, as one struct of atomics ([`View`]), or copies bytes in and out. Who may touch what:

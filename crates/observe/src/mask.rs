@@ -38,6 +38,11 @@ impl Mask {
         Mask([self.0[0] | other.0[0], self.0[1] | other.0[1]])
     }
 
+    /// The tags that are in this one and not in the other.
+    pub fn without(self, other: Mask) -> Mask {
+        Mask([self.0[0] & !other.0[0], self.0[1] & !other.0[1]])
+    }
+
     /// Whether `tag` is logged.
     #[inline]
     pub fn has(self, tag: Tag) -> bool {

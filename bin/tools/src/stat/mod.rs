@@ -1,13 +1,16 @@
 //! `copal stat`: the counters, once or on a screen that refreshes, in `varnishstat`'s output.
 
 mod filter;
+mod history;
 mod once;
+mod page;
 mod screen;
 
 use crate::Failure;
-use crate::follow::{insist, patience, work_directory};
+use crate::input::insist;
 use crate::options::{Given, Opt};
 use crate::outlet::Outlet;
+use crate::settings::{patience, work_directory};
 use copal_observe::read::{Value, read_counters};
 use filter::Filter;
 use std::process::ExitCode;
@@ -32,6 +35,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
 pub(crate) struct Sample {
     /// Those that the filter lets through.
     pub(crate) values: Vec<Value>,
+    /// The uptimes and what the share of hits is made of, whether the filter lets them through or not.
+    pub(crate) all: Vec<Value>,
     /// Seconds the worker runs, or where there is none the manager; at least 1.
     pub(crate) uptime: f64,
 }
@@ -43,16 +48,20 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let directory = work_directory(given);
     let patience = patience(given)?;
     let sample = || {
-        let mut values = insist(&directory, patience, || read_counters(&directory))?;
-        if !raw {
+        let mut values = insist("", &directory, patience, || read_counters(&directory))?;
+        let is_screen = !['j', 'x', 'l', '1'].iter().any(|letter| given.has(*letter));
+        if !raw && !is_screen {
             for value in &mut values {
                 value.value = value.adjusted();
             }
         }
         let find = |name: &str| values.iter().find(|value| value.name == name).map(|value| value.value);
         let uptime = find("MAIN.uptime").or_else(|| find("MGT.uptime")).unwrap_or(0).max(1) as f64;
+        let is_kept =
+            |name: &str| ["MGT.uptime", "MAIN.uptime", "MAIN.cache_hit", "MAIN.cache_miss"].contains(&name);
+        let all = values.iter().filter(|value| is_kept(&value.name)).cloned().collect();
         values.retain(|value| filter.includes(&value.name));
-        Ok::<_, Failure>(Sample { values, uptime })
+        Ok::<_, Failure>(Sample { values, all, uptime })
     };
     let text = if given.has('j') {
         once::json(&sample()?)
@@ -63,9 +72,9 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     } else if given.has('1') {
         once::table(&sample()?)
     } else {
-        return screen::run(sample);
+        return screen::run(sample, raw);
     };
-    let mut outlet = Outlet::open(None, false)?;
+    let mut outlet = Outlet::standard();
     outlet.write(text.as_bytes())?;
     outlet.flush()?;
     Ok(ExitCode::SUCCESS)

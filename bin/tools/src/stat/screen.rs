@@ -1,85 +1,106 @@
-//! A screen of counters that refreshes every second until it is interrupted.
+//! The screen of counters: how it is moved about on, and the round that keeps it going.
+//!
+//! | | |
+//! |---|---|
+//! | `history` | what each counter was, and its averages |
+//! | `page` | the rows, from that and from where the user is |
 
 use super::Sample;
+use super::history::History;
+use super::page::{self, Place};
 use crate::Failure;
-use crate::outlet::Outlet;
-use copal_observe::read::Value;
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::process::{Command, ExitCode, Stdio};
+use crate::screen::{Key, Screen};
+use copal_observe::process::{self, Signal};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const INTERVAL: Duration = Duration::from_secs(1);
-/// Home, and clear what is below.
-const CLEAR: &str = "\x1b[H\x1b[J";
+/// Between two looks at the keys.
+const TICK_MS: u32 = 50;
+const STEP: Duration = Duration::from_millis(100);
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(1000);
+/// How long a message stands.
+const NOTE: Duration = Duration::from_secs(2);
 
-/// Shows `sample` again and again.
-pub(super) fn run(sample: impl Fn() -> Result<Sample, Failure>) -> Result<ExitCode, Failure> {
-    let mut outlet = Outlet::open(None, false)?;
-    let mut last: HashMap<String, u64> = HashMap::new();
+/// Shows what `sample` gives until the user or a signal says that it is enough. `raw` shows gauges below zero as they are.
+pub(super) fn run(sample: impl Fn() -> Result<Sample, Failure>, raw: bool) -> Result<ExitCode, Failure> {
+    crate::follow::heed_signals()?;
+    let mut history = History::default();
+    history.take(&sample()?);
+    let mut screen = Screen::open()?;
+    let mut place = Place::default();
+    place.raw = raw;
+    let mut interval = Duration::from_secs(1);
     let mut looked = Instant::now();
+    let mut note: Option<(Instant, String)> = None;
+    let mut stale = true;
     loop {
-        let now = sample()?;
-        let step = looked.elapsed().as_secs_f64();
-        looked = Instant::now();
-        let (lines, columns) = size();
-        outlet.write(page(&now, &last, step, lines, columns).as_bytes())?;
-        outlet.flush()?;
-        last = now.values.into_iter().map(|value| (value.name, value.value)).collect();
-        std::thread::sleep(INTERVAL);
-    }
-}
-
-fn page(now: &Sample, last: &HashMap<String, u64>, step: f64, lines: usize, columns: usize) -> String {
-    let find = |name: &str| now.values.iter().find(|value| value.name == name).map_or(0, |value| value.value);
-    let (hits, misses) = (find("MAIN.cache_hit"), find("MAIN.cache_miss"));
-    let up = now.uptime as u64;
-    let mut rows = vec![format!(
-        "Up {}+{:02}:{:02}:{:02}   hit ratio {}",
-        up / 86_400,
-        up / 3600 % 24,
-        up / 60 % 60,
-        up % 60,
-        if hits + misses == 0 {
-            "-".to_owned()
-        } else {
-            format!("{:.4}", hits as f64 / (hits + misses) as f64)
+        if [Signal::Hangup, Signal::Interrupt, Signal::Terminate].into_iter().any(process::take) {
+            return Ok(ExitCode::SUCCESS);
         }
-    )];
-    rows.push(format!("{:<40} {:>16} {:>12} {:>12}", "NAME", "CURRENT", "CHANGE/s", "AVERAGE/s"));
-    // As in varnishstat: what everyone wants to see, and only once it is not zero.
-    for value in now.values.iter().filter(|value| value.level == "info" && value.value != 0) {
-        rows.push(row(value, last.get(&value.name).copied(), step, now.uptime));
-    }
-    let mut out = CLEAR.to_owned();
-    for row in rows.iter().take(lines.saturating_sub(1)) {
-        let _ = writeln!(out, "{}", row.chars().take(columns).collect::<String>());
-    }
-    out
-}
-
-fn row(value: &Value, before: Option<u64>, step: f64, uptime: f64) -> String {
-    let change = match before {
-        Some(before) if step > 0.0 && value.kind != 'b' => {
-            format!("{:.2}", value.value.wrapping_sub(before) as i64 as f64 / step)
+        let size = screen.size();
+        if looked.elapsed() >= interval {
+            looked = Instant::now();
+            match sample() {
+                Ok(sample) => history.take(&sample),
+                // What was there is gone: what was seen last stays.
+                Err(_) => history.is_gone(),
+            }
+            stale = true;
         }
-        _ => ".".to_owned(),
-    };
-    let average = match value.kind {
-        'c' => format!("{:.2}", value.value as f64 / uptime),
-        _ => ".".to_owned(),
-    };
-    let current = match value.kind {
-        'b' => format!("{:016x}", value.value),
-        _ => value.value.to_string(),
-    };
-    format!("{:<40} {current:>16} {change:>12} {average:>12}", value.name)
+        if note.as_ref().is_some_and(|(since, _)| since.elapsed() > NOTE) {
+            note = None;
+            stale = true;
+        }
+        if stale {
+            place.settle(&history, size);
+            let text = note.as_ref().map(|(_, text)| text.as_str());
+            screen.show(&page::rows(&history, &place, text, size))?;
+        }
+        let key = screen.key(TICK_MS)?;
+        stale = key.is_some();
+        match key {
+            Some(Key::Byte(b'q' | 3)) => return Ok(ExitCode::SUCCESS),
+            Some(Key::Byte(sign @ (b'+' | b'-'))) => {
+                interval = if sign == b'+' { interval + STEP } else { interval.saturating_sub(STEP) };
+                interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+                let text = format!("Refresh interval set to {:.1} seconds.", interval.as_secs_f64());
+                note = Some((Instant::now(), text));
+            }
+            Some(Key::Byte(b'0')) => {
+                history.forget_averages();
+                note = Some((Instant::now(), "Averages reset.".to_owned()));
+            }
+            // Control-T: now.
+            Some(Key::Byte(0x14)) => looked -= interval.min(looked.elapsed() + interval),
+            Some(Key::Byte(0x0c)) => screen.forget(),
+            Some(key) => move_about(&mut place, key, &history, size),
+            None if screen.is_deaf => return Ok(ExitCode::SUCCESS),
+            None => {}
+        }
+    }
 }
 
-/// Lines and columns of the terminal, as far as `stty` can say.
-fn size() -> (usize, usize) {
-    let asked = Command::new("stty").arg("size").stdin(Stdio::inherit()).stderr(Stdio::null()).output();
-    let text = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let mut words = text.split_whitespace().filter_map(|word| word.parse::<usize>().ok().filter(|n| *n > 0));
-    (words.next().unwrap_or(40), words.next().unwrap_or(100))
+fn move_about(place: &mut Place, key: Key, history: &History, size: (usize, usize)) {
+    let page = page::list_height(size).max(1);
+    let last = if place.help { page::help_height() } else { place.visible(history).len() }.saturating_sub(1);
+    let at = if place.help { &mut place.help_top } else { &mut place.current };
+    match key {
+        Key::Byte(b'h') => {
+            place.help = !place.help;
+            place.help_top = 0;
+        }
+        Key::Up | Key::Byte(b'k') => *at = at.saturating_sub(1),
+        Key::Down | Key::Byte(b'j') => *at = (*at + 1).min(last),
+        Key::PageUp | Key::Byte(b'b' | 2) => *at = at.saturating_sub(page),
+        Key::PageDown | Key::Byte(b' ' | 6) => *at = (*at + page).min(last),
+        Key::Home | Key::Byte(b'g') => *at = 0,
+        Key::End | Key::Byte(b'G') => *at = last,
+        Key::Byte(b'd') => place.keep_current(history, |place| place.unseen = !place.unseen),
+        Key::Byte(b'r') => place.raw = !place.raw,
+        Key::Byte(b'e') => place.scale = !place.scale,
+        Key::Byte(b'v') => place.keep_current(history, |place| place.verbosity = place.verbosity.more()),
+        Key::Byte(b'V') => place.keep_current(history, |place| place.verbosity = place.verbosity.less()),
+        Key::Byte(_) => {}
+    }
 }

@@ -54,7 +54,7 @@ impl<'a> Facts<'a> {
             if tag == Tag::HttpGarbage && style == Style::Json {
                 return None;
             }
-            if tag.is_unsafe() || tag.is_binary() {
+            if tag.is_binary() || tag.is_unsafe() && style == Style::Text {
                 continue;
             }
             if tag == Tag::VCL_return && data.eq_ignore_ascii_case(b"restart") {

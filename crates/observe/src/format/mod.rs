@@ -71,7 +71,7 @@ impl Format {
     /// # Errors
     /// What is wrong with it, as `varnishncsa` words it.
     pub fn parse(text: &str, style: Style) -> Result<Format, String> {
-        let (pieces, watches) = parse::parse(text.as_bytes())?;
+        let (pieces, watches) = parse::parse(text.as_bytes(), style)?;
         Ok(Format { pieces, watches, style })
     }
 

@@ -1,5 +1,7 @@
 //! The text of a format into its pieces.
 
+use super::Style;
+use crate::taglist::{self, WhyNot};
 use crate::tags::Tag;
 
 /// One piece of a format.
@@ -31,6 +33,8 @@ pub(super) enum Piece {
     Logged(usize),
     /// As above.
     Record(usize),
+    /// The same of a record that may hold anything, whole: the NUL at its end is shown, as `varnishncsa` does.
+    RecordWithNul(usize),
     /// `%l`.
     Dash,
 }
@@ -87,7 +91,7 @@ pub(super) struct RecordWatch {
 const TIME: &str = "[%d/%b/%Y:%T %z]";
 
 /// Reads a format.
-pub(super) fn parse(text: &[u8]) -> Result<(Vec<Piece>, Watches), String> {
+pub(super) fn parse(text: &[u8], style: Style) -> Result<(Vec<Piece>, Watches), String> {
     let (mut pieces, mut watches) = (Vec::new(), Watches::default());
     let mut literal = Vec::new();
     let mut rest = text;
@@ -130,7 +134,7 @@ pub(super) fn parse(text: &[u8]) -> Result<(Vec<Piece>, Watches), String> {
                     b'o' => Piece::ResponseHeader(watch(&mut watches.response_headers, name.to_vec())),
                     b't' => Piece::Moment(moment(&String::from_utf8_lossy(name))),
                     b'T' => taken(name).ok_or_else(|| format!("Unknown specifier: {}", shown()))?,
-                    b'x' => extended(name, &mut watches)?,
+                    b'x' => extended(name, &mut watches, style)?,
                     _ => return Err(unknown()),
                 });
                 rest = after;
@@ -193,15 +197,15 @@ fn taken(unit: &[u8]) -> Option<Piece> {
     }))
 }
 
-fn extended(name: &[u8], watches: &mut Watches) -> Result<Piece, String> {
+fn extended(name: &[u8], watches: &mut Watches, style: Style) -> Result<Piece, String> {
     if let Some(key) = name.strip_prefix(b"VCL_Log:") {
         return Ok(Piece::Logged(watch(&mut watches.logged, key.to_vec())));
     }
     if let Some(record) = name.strip_prefix(b"VSL:") {
-        return Ok(Piece::Record(watch(
-            &mut watches.records,
-            record_watch(&String::from_utf8_lossy(record))?,
-        )));
+        let wanted = record_watch(&String::from_utf8_lossy(record), style)?;
+        let with_nul = wanted.tag.is_unsafe() && wanted.field == 0;
+        let at = watch(&mut watches.records, wanted);
+        return Ok(if with_nul { Piece::RecordWithNul(at) } else { Piece::Record(at) });
     }
     Ok(match name {
         b"Varnish:time_firstbyte" => Piece::Fact(Fact::FirstByte),
@@ -213,21 +217,33 @@ fn extended(name: &[u8], watches: &mut Watches) -> Result<Piece, String> {
     })
 }
 
-fn record_watch(text: &str) -> Result<RecordWatch, String> {
-    let (place, field) = match text.split_once('[') {
+/// `tag[:prefix][[field]]`; a field is only seen as one if its bracket is closed.
+fn record_watch(text: &str, style: Style) -> Result<RecordWatch, String> {
+    let syntax = || format!("Syntax error: VSL:{text}");
+    let (place, field) = match text.strip_suffix(']') {
         None => (text, 0),
-        Some((place, field)) => {
-            let number = field.strip_suffix(']').and_then(|field| field.parse::<usize>().ok());
+        Some(rest) => {
+            let (place, field) = rest.rsplit_once('[').ok_or_else(syntax)?;
+            if field.is_empty() || !field.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(syntax());
+            }
             let wrong = || format!("Syntax error. Field specifier must be between 1 and 255: {text}");
-            (place, number.filter(|number| (1..=255).contains(number)).ok_or_else(wrong)?)
+            (place, field.parse().ok().filter(|number| (1..=255).contains(number)).ok_or_else(wrong)?)
         }
     };
     let (name, prefix) = match place.split_once(':') {
         None => (place, None),
         Some((name, prefix)) => (name, Some(prefix.as_bytes().to_vec()).filter(|prefix| !prefix.is_empty())),
     };
-    let tag = Tag::from_name(name).ok_or_else(|| format!("Unknown log tag: {name}"))?;
-    if tag.is_unsafe() || tag.is_binary() {
+    if name.is_empty() {
+        return Err("Missing tag in VSL:".to_owned());
+    }
+    let tag = taglist::named(name).map_err(|why| match why {
+        WhyNot::Ambiguous => format!("Tag not unique: {name}"),
+        WhyNot::None | WhyNot::Syntax => format!("Unknown log tag: {name}"),
+    })?;
+    // JSON has escapes for whatever may be in them.
+    if tag.is_binary() || tag.is_unsafe() && style == Style::Text {
         return Err(format!("Tag {} can contain control characters", tag.name()));
     }
     Ok(RecordWatch { tag, prefix, field })
@@ -239,7 +255,7 @@ mod tests {
 
     #[test]
     fn pieces() {
-        let (pieces, watches) = parse(b"a\\n%h%{X}i%{VSL:Timestamp:Resp[2]}x%{X}i\\").unwrap();
+        let (pieces, watches) = parse(b"a\\n%h%{X}i%{VSL:Timestamp:Resp[2]}x%{X}i\\", Style::Text).unwrap();
         assert_eq!(
             pieces,
             [
@@ -266,11 +282,17 @@ mod tests {
             ("%{x}T", "Unknown specifier: %{x}T"),
             ("%{foo}x", "Unknown formatting extension: foo"),
             ("%{VSL:Nope}x", "Unknown log tag: Nope"),
+            ("%{VSL:}x", "Missing tag in VSL:"),
+            ("%{VSL:Req}x", "Tag not unique: Req"),
+            ("%{VSL:Begin[}x", "Unknown log tag: Begin["),
+            ("%{VSL:Begin]}x", "Syntax error: VSL:Begin]"),
+            ("%{VSL:Begin[a}x", "Unknown log tag: Begin[a"),
+            ("%{VSL:Begin[a]}x", "Syntax error: VSL:Begin[a]"),
             ("%{VSL:Hash}x", "Tag Hash can contain control characters"),
             ("%{VSL:Begin[0]}x", "Syntax error. Field specifier must be between 1 and 255: Begin[0]"),
             ("%{VSL:Begin[256]}x", "Syntax error. Field specifier must be between 1 and 255: Begin[256]"),
         ] {
-            assert_eq!(parse(text.as_bytes()).err().as_deref(), Some(fault), "{text}");
+            assert_eq!(parse(text.as_bytes(), Style::Text).err().as_deref(), Some(fault), "{text}");
         }
     }
 }

@@ -21,6 +21,10 @@ pub(super) fn piece(piece: &Piece, facts: &Facts<'_>, side: char, style: Style, 
         Piece::ResponseHeader(at) => text(facts.response_headers[*at], "-", style, out),
         Piece::Logged(at) => text(facts.logged[*at], "", style, out),
         Piece::Record(at) => text(facts.records[*at], "-", style, out),
+        Piece::RecordWithNul(at) => {
+            text(facts.records[*at], "-", style, out);
+            quoted(facts.records[*at].map_or(&b""[..], |_| b"\0"), style, out);
+        }
         Piece::Dash => out.push(b'-'),
     }
     true
@@ -63,7 +67,8 @@ fn number(value: Option<&[u8]>, style: Style, out: &mut Vec<u8>) {
 }
 
 fn request_line(facts: &Facts<'_>, style: Style, out: &mut Vec<u8>) {
-    text(facts.method, "-", style, out);
+    // Without a method there is a dash here in JSON, too.
+    quoted(facts.method.unwrap_or(b"-"), style, out);
     out.push(b' ');
     let host = facts.host.unwrap_or(b"localhost");
     let has_scheme = strip_prefix_any_case(host, b"http://") || strip_prefix_any_case(host, b"https://");

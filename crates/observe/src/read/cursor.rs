@@ -5,6 +5,7 @@
 //! only then is the distance tested, so what is handed out was whole.
 
 use crate::map::Mapping;
+use crate::query::Source;
 use crate::tags::Tag;
 use crate::vsl::{
     BACKEND, BATCH, CLIENT, END, HEAD_BYTES, LENGTH_MASK, MAGIC, NUMBER_MASK, OFFSETS_AT, PART_AT,
@@ -58,6 +59,21 @@ impl Record<'_> {
             (_, true) => 'b',
             _ => '-',
         }
+    }
+}
+
+/// A record on its own, as grouped `raw`: it has no level.
+impl Source for Record<'_> {
+    fn level(&self) -> usize {
+        0
+    }
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn any(&self, test: &mut dyn FnMut(Tag, &[u8]) -> bool) -> bool {
+        test(self.tag, self.data)
     }
 }
 

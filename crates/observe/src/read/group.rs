@@ -10,9 +10,10 @@
 //! out; by session, a session with all its requests. A group is handed out when everything in it has ended. What stays
 //! incomplete too long, or is one too many, is handed out as it is, with a `VSL` record that says why.
 
+use crate::query::Source;
 use crate::read::cursor::Record;
 use crate::tags::Tag;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How transactions are put together.
@@ -33,11 +34,13 @@ pub struct Limits {
     pub transactions: usize,
     /// How long a group may stay incomplete.
     pub age: Duration,
+    /// Bytes of records kept before the oldest is handed out as it is.
+    pub bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { transactions: 1000, age: Duration::from_secs(120) }
+        Limits { transactions: 1000, age: Duration::from_secs(120), bytes: 256 << 20 }
     }
 }
 
@@ -119,11 +122,18 @@ impl Transaction {
         }
     }
 
-    fn push(&mut self, tag: Tag, data: &[u8]) {
-        if self.bytes.len() + data.len() <= BYTES_MAX || tag == Tag::End {
-            self.bytes.extend_from_slice(data);
-            self.records.push((tag, self.bytes.len()));
+    /// The bytes taken.
+    fn push(&mut self, tag: Tag, data: &[u8]) -> usize {
+        if self.bytes.len() + data.len() > BYTES_MAX && tag != Tag::End {
+            return 0;
         }
+        self.bytes.extend_from_slice(data);
+        self.records.push((tag, self.bytes.len()));
+        data.len() + size_of::<(Tag, usize)>()
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() + self.records.len() * size_of::<(Tag, usize)>()
     }
 
     /// The records, oldest first: tag and content.
@@ -149,6 +159,20 @@ impl Transaction {
     }
 }
 
+impl Source for Transaction {
+    fn level(&self) -> usize {
+        self.level
+    }
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn any(&self, test: &mut dyn FnMut(Tag, &[u8]) -> bool) -> bool {
+        self.records().any(|(tag, data)| test(tag, data))
+    }
+}
+
 fn parse_number(word: &[u8]) -> Option<u32> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
@@ -159,6 +183,8 @@ pub struct Grouper {
     grouping: Grouping,
     limits: Limits,
     open: HashMap<u32, Transaction>,
+    /// Bytes of the records in `open`.
+    bytes: usize,
     /// Numbers in the order they began; some may be gone from `open`.
     order: VecDeque<u32>,
 }
@@ -166,7 +192,7 @@ pub struct Grouper {
 impl Grouper {
     /// An empty one.
     pub fn new(grouping: Grouping, limits: Limits) -> Grouper {
-        Grouper { grouping, limits, open: HashMap::new(), order: VecDeque::new() }
+        Grouper { grouping, limits, open: HashMap::new(), bytes: 0, order: VecDeque::new() }
     }
 
     /// Takes a record; what became complete by it is handed to `emit`, parents before children. Records of no
@@ -180,7 +206,7 @@ impl Grouper {
             self.order.push_back(record.number);
         }
         let Some(transaction) = self.open.get_mut(&record.number) else { return };
-        transaction.push(record.tag, record.data);
+        self.bytes += transaction.push(record.tag, record.data);
         match record.tag {
             Tag::Link => {
                 let child = record.data.split(|byte| *byte == b' ').nth(1).and_then(parse_number);
@@ -190,14 +216,14 @@ impl Grouper {
                 transaction.ended = true;
                 // Grouped by request, sessions belong to no group and are left out.
                 if self.grouping == Grouping::Request && transaction.kind == TransactionKind::Session {
-                    self.open.remove(&record.number);
+                    self.remove(record.number);
                 } else {
                     self.finish(record.number, emit);
                 }
             }
             _ => {}
         }
-        if record.tag == Tag::Begin {
+        if record.tag == Tag::Begin || self.bytes > self.limits.bytes {
             self.enforce(now, emit);
         }
     }
@@ -220,7 +246,7 @@ impl Grouper {
     }
 
     fn enforce(&mut self, now: Instant, emit: &mut dyn FnMut(&[Transaction])) {
-        while self.open.len() > self.limits.transactions {
+        while self.open.len() > self.limits.transactions || self.bytes > self.limits.bytes {
             let Some(number) = self.oldest() else { return };
             self.force(number, "store overflow", emit);
         }
@@ -268,6 +294,10 @@ impl Grouper {
         if self.open.get(&root).is_some_and(|transaction| self.has_parent(transaction)) {
             return;
         }
+        // A long session's requests end one by one: all is only looked through when the session itself has ended.
+        if self.open.get(&root).is_none_or(|transaction| !transaction.ended) {
+            return;
+        }
         let (members, complete) = self.members(root);
         if complete {
             self.hand_out(&members, emit);
@@ -278,6 +308,7 @@ impl Grouper {
     fn members(&self, root: u32) -> (Vec<(u32, usize)>, bool) {
         let mut complete = true;
         let mut members: Vec<(u32, usize)> = Vec::new();
+        let mut seen = HashSet::new();
         // By levels, as Varnish's tools print a group.
         let mut waiting = VecDeque::from([(root, 1)]);
         while let Some((number, level)) = waiting.pop_front() {
@@ -285,7 +316,7 @@ impl Grouper {
                 complete = false;
                 continue;
             };
-            if level > DEPTH_MAX || members.iter().any(|(other, _)| *other == number) {
+            if level > DEPTH_MAX || !seen.insert(number) {
                 continue;
             }
             complete &= transaction.ended;
@@ -309,30 +340,35 @@ impl Grouper {
             members = vec![(number, 1)];
         }
         if self.grouping == Grouping::Request {
-            let open = &mut self.open;
-            members.retain(|(number, _)| open[number].kind != TransactionKind::Session);
-            open.retain(|other, transaction| {
-                *other != number || transaction.kind != TransactionKind::Session
-            });
+            members.retain(|(number, _)| self.open[number].kind != TransactionKind::Session);
+            if self.open.get(&number).is_some_and(|one| one.kind == TransactionKind::Session) {
+                self.remove(number);
+            }
             if members.is_empty() {
                 return;
             }
         }
         for (number, _) in &members {
             if let Some(transaction) = self.open.get_mut(number).filter(|transaction| !transaction.ended) {
-                transaction.push(Tag::VSL, why.as_bytes());
-                transaction.push(Tag::End, b"synth");
+                self.bytes += transaction.push(Tag::VSL, why.as_bytes());
+                self.bytes += transaction.push(Tag::End, b"synth");
                 transaction.ended = true;
             }
         }
         self.hand_out(&members, emit);
     }
 
+    fn remove(&mut self, number: u32) -> Option<Transaction> {
+        let transaction = self.open.remove(&number)?;
+        self.bytes -= transaction.size();
+        Some(transaction)
+    }
+
     fn hand_out(&mut self, members: &[(u32, usize)], emit: &mut dyn FnMut(&[Transaction])) {
         let group: Vec<Transaction> = members
             .iter()
             .filter_map(|(number, level)| {
-                let mut transaction = self.open.remove(number)?;
+                let mut transaction = self.remove(*number)?;
                 transaction.level = *level;
                 Some(transaction)
             })

@@ -5,8 +5,10 @@
 
 pub mod counters;
 pub mod cursor;
+pub mod file;
 pub mod group;
 
 pub use counters::{Value, read_arguments, read_counters};
 pub use cursor::{Cursor, Next, Position, Record};
+pub use file::LogFile;
 pub use group::{Grouper, Grouping, Limits, Transaction, TransactionKind};
