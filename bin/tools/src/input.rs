@@ -74,7 +74,10 @@ impl Input {
                 Ok(true) => Ok(Found::Record(file.record())),
                 Ok(false) => Ok(Found::End),
                 Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Found::Nothing),
-                Err(error) => Err(Failure::Text(format!("{name}: {}", reason(&error)))),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    Err(Failure::Text(format!("{name}: VSL file read error: it ends within a record")))
+                }
+                Err(error) => Err(Failure::Text(format!("{name}: VSL file read error: {}", reason(&error)))),
             },
         }
     }

@@ -31,7 +31,9 @@ impl Outlet {
         };
         let mut outlet = Outlet { sink: BufWriter::with_capacity(64 << 10, sink), path, head };
         if is_empty {
+            // At once: a process that goes to the background must not have it in its buffer twice.
             outlet.sink.write_all(head)?;
+            outlet.sink.flush()?;
         }
         Ok(outlet)
     }

@@ -129,6 +129,13 @@ impl Screen {
         let _ = print(b"\x1b[2J");
     }
 
+    /// Draws the first row at the next time, changed or not: the answer to a key.
+    pub(crate) fn touch(&mut self) {
+        if let Some(first) = self.shown.first_mut() {
+            first.text.push(' ');
+        }
+    }
+
     /// Shows these rows; what is longer than the screen is left out. Only rows that changed are written.
     pub(crate) fn show(&mut self, rows: &[Row]) -> Result<(), Failure> {
         let (height, width) = self.size;

@@ -188,6 +188,112 @@ fn the_log_reads_the_same() {
 }
 
 #[test]
+fn queries_choose_the_same() {
+    let stage = Stage::new();
+    write_traffic(&stage);
+    for query in [
+        "RespStatus == 200",
+        "RespStatus == 200 and not ReqURL ~ nothing",
+        "{2}Begin",
+        "{2+}BereqURL eq \"/a\"",
+        "vxid == 3 or vxid == 5",
+        "ReqHeader:host",
+        "VCL_Log:key[2] eq of",
+        "Timestamp:PipeSess[2] > 1.",
+        "PipeAcct[2] >= 0x94",
+        "# a comment\nRespStatus == 404\nBereq* ~ '^GET$'",
+        "*Acct[1] != 132",
+    ] {
+        for grouping in ["vxid", "request", "session"] {
+            stage.check("log", &["-d", "-g", grouping, "-q", query]);
+        }
+    }
+    stage.check("log", &["-d", "-g", "raw", "-q", "vxid == 0 and CLI"]);
+    stage.check("log", &["-d", "-C", "-q", "ReqHeader:host ~ EXAMPLE"]);
+    stage.check("ncsa", &["-d", "-q", "RespStatus == 200", "-q", "PipeAcct"]);
+}
+
+#[test]
+fn files_are_read_by_either() {
+    let stage = Stage::new();
+    write_traffic(&stage);
+    let (theirs, ours) = (stage.directory.join("theirs"), stage.directory.join("ours"));
+    let (theirs, ours) = (theirs.to_str().unwrap(), ours.to_str().unwrap());
+    for options in [&["-g", "raw"][..], &["-g", "request"], &["-i", "ReqURL"], &["-b"]] {
+        let write = |program: &mut Command, file: &str| {
+            program.args(options).args(["-d", "-w", file, "-n"]).arg(&stage.directory).status()
+        };
+        if write(&mut Command::new("varnishlog"), theirs).is_err() {
+            eprintln!("NOT COMPARED: varnishlog is not installed");
+            return;
+        }
+        let status = write(Command::new(env!("CARGO_BIN_EXE_copal")).arg("log"), ours).unwrap();
+        assert!(status.success(), "{status}");
+        assert_eq!(std::fs::read(theirs).unwrap(), std::fs::read(ours).unwrap(), "{options:?}");
+    }
+    let read = |program: &mut Command, options: &[&str]| {
+        let output = program.args(options).output().unwrap();
+        assert!(output.status.success(), "{options:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    Command::new("varnishlog")
+        .args(["-d", "-g", "raw", "-w", theirs, "-n"])
+        .arg(&stage.directory)
+        .status()
+        .unwrap();
+    for (tool, options) in [
+        ("log", &["-r", theirs, "-g", "request"][..]),
+        ("log", &["-r", theirs, "-g", "session", "-v"]),
+        ("ncsa", &["-r", theirs, "-b", "-c"]),
+        ("top", &["-r", theirs, "-1"]),
+        ("top", &["-r", theirs, "-1", "-f", "-i", "ReqHeader"]),
+    ] {
+        let mut one = read(&mut Command::new(format!("varnish{tool}")), options);
+        let mut other = read(Command::new(env!("CARGO_BIN_EXE_copal")).arg(tool), options);
+        if tool == "top" {
+            // Entries that come equally often have no order.
+            let sorted =
+                |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+            (one, other) = (format!("{:?}", sorted(&one)), format!("{:?}", sorted(&other)));
+        }
+        assert_eq!(one, other, "{tool} {options:?}");
+    }
+}
+
+#[test]
+fn a_log_in_the_background_is_rotated() {
+    let stage = Stage::new();
+    let (file, number) = (stage.directory.join("log"), stage.directory.join("pid"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_copal"));
+    command.args(["log", "-D", "-g", "raw", "-A", "-u", "-w"]).arg(&file).arg("-P").arg(&number);
+    assert!(command.arg("-n").arg(&stage.directory).status().unwrap().success());
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let began = std::time::Instant::now();
+        while !holds() {
+            assert!(began.elapsed().as_secs() < 20, "never: {what}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    let text = |path: &PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    until("the process's number", &|| text(&number).ends_with('\n'));
+    let number_text = text(&number).trim().to_owned();
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &number_text]).status().unwrap().success());
+    };
+    stage.worker.log().record(Tag::CLI, 0, Kind::Raw, b"Rd one");
+    until("the first record", &|| text(&file).contains("Rd one"));
+    let moved = stage.directory.join("log.1");
+    std::fs::rename(&file, &moved).unwrap();
+    signal("-HUP");
+    until("a new file", &|| file.exists());
+    stage.worker.log().record(Tag::CLI, 0, Kind::Raw, b"Rd two");
+    until("the second record", &|| text(&file).contains("Rd two"));
+    assert!(!text(&moved).contains("Rd two") && !text(&file).contains("Rd one"));
+    signal("-TERM");
+    until("its end", &|| !number.exists());
+}
+
+#[test]
 fn access_log_lines_are_the_same() {
     let stage = Stage::new();
     write_traffic(&stage);

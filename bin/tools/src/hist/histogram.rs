@@ -61,7 +61,7 @@ impl Histogram {
                     }
                 })
                 .collect();
-            if level % 5 == 0 {
+            if level.is_multiple_of(5) {
                 let label = format!("{}_", level * scale);
                 for (place, byte) in text.iter_mut().zip(label.bytes()) {
                     *place = if *place == b' ' { byte } else { *place };

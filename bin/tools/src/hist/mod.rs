@@ -169,6 +169,7 @@ impl Display {
         let mut draw = self.drawn.is_none_or(|drawn| drawn.elapsed().as_secs_f64() >= self.period);
         while let Some(key) = screen.key(0)? {
             draw = true;
+            screen.touch();
             match key {
                 Key::Byte(b'q' | b'Q' | 3) => self.is_over = true,
                 Key::Byte(0x0c) => screen.forget(),

@@ -72,7 +72,10 @@ impl Profile {
             Some(("E:", rest)) => (Side::Esi, rest),
             _ => (Side::Client, text),
         };
-        let invalid = || format!("-P: '{text}' is not a valid profile name or definition");
+        // As Varnish shows it: up to the colon behind the prefix.
+        let colons: Vec<usize> = rest.match_indices(':').map(|(at, _)| at).collect();
+        let shown = colons.get(1).map_or(text, |at| &text[..text.len() - rest.len() + at]);
+        let invalid = || format!("-P: '{shown}' is not a valid profile name or definition");
         if rest.is_empty() {
             return Err(invalid());
         }
@@ -110,8 +113,8 @@ impl Profile {
                 return None;
             }
         }
-        let words = data.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        super::number(words.skip(self.field - 1).next()?)
+        let mut words = data.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        super::number(words.nth(self.field - 1)?)
     }
 }
 
@@ -140,15 +143,15 @@ mod tests {
         for (text, expected) in [
             ("foo", "-P: No such profile 'foo'"),
             ("ReqAcct", "-P: No such profile 'ReqAcct'"),
-            ("Timestamp::", "-P: 'Timestamp::' is not a valid profile name or definition"),
+            ("Timestamp::", "-P: 'Timestamp:' is not a valid profile name or definition"),
             ("b:", "-P: 'b:' is not a valid profile name or definition"),
             ("foo:", "-P: 'foo:' is not a valid tag name"),
             ("x:BereqAcct::1", "-P: 'x:BereqAcct::1' is not a valid tag name"),
             ("b:Debug:", "-P: 'b:Debug:' is an unsafe or binary record"),
             ("b:BereqAcct:x", "-P: 'b:BereqAcct:x' is not a valid profile name or definition"),
-            ("b:BereqAcct:x:", "-P: 'b:BereqAcct:x:' is not a valid profile name or definition"),
-            ("b:BereqAcct::1:2", "-P: 'b:BereqAcct::1:2' is not a valid profile name or definition"),
-            ("b:BereqAcct::5:1:a", "-P: 'b:BereqAcct::5:1:a' is not a valid profile name or definition"),
+            ("b:BereqAcct:x:", "-P: 'b:BereqAcct:x' is not a valid profile name or definition"),
+            ("b:BereqAcct::1:2", "-P: 'b:BereqAcct:' is not a valid profile name or definition"),
+            ("b:BereqAcct::5:1:a", "-P: 'b:BereqAcct:' is not a valid profile name or definition"),
         ] {
             check(text, Tag::Debug, "", Err(expected));
         }

@@ -45,6 +45,8 @@ pub(super) struct History {
     pub(super) worker_uptime: Option<u64>,
     pub(super) hit_rates: [Average; 3],
     hits_and_misses: (u64, u64),
+    /// The uptime of a worker that has ended, whose counters are still shown.
+    kept: Option<u64>,
     looked: Option<Instant>,
 }
 
@@ -56,17 +58,14 @@ impl History {
         self.looked = Some(now);
         let uptime = |name: &str| sample.all.iter().find(|value| value.name == name).map(|value| value.value);
         self.manager_uptime = uptime("MGT.uptime").unwrap_or(self.manager_uptime);
-        let worker_was = self.worker_uptime;
-        self.worker_uptime = uptime("MAIN.uptime");
-        let mut before: HashMap<String, Line> =
-            std::mem::take(&mut self.lines).into_iter().map(|line| (line.value.name.clone(), line)).collect();
-        if self.worker_uptime.is_none() && worker_was.is_some() && sample.values.len() < before.len() {
+        let worker_was = std::mem::replace(&mut self.worker_uptime, uptime("MAIN.uptime")).or(self.kept);
+        self.kept = worker_was.filter(|_| self.worker_uptime.is_none());
+        if self.worker_uptime.is_none() && worker_was.is_some() && sample.values.len() < self.lines.len() {
             // The worker ended: what it showed last stays to be read.
-            let mut lines: Vec<Line> = before.into_values().collect();
-            lines.sort_by(|a, b| a.value.name.cmp(&b.value.name));
-            self.lines = lines;
             return;
         }
+        let mut before: HashMap<String, Line> =
+            std::mem::take(&mut self.lines).into_iter().map(|line| (line.value.name.clone(), line)).collect();
         self.take_hits(sample);
         for value in &sample.values {
             let line = before.remove(&value.name);
@@ -101,16 +100,14 @@ impl History {
 }
 
 fn next(value: &Value, before: Option<Line>, step: Option<f64>, uptime: f64) -> Line {
-    let mut line = before.map_or_else(
-        || Line {
-            value: value.clone(),
-            change: None,
-            average: None,
-            averages: Default::default(),
-            seen: false,
-        },
-        |line| line,
-    );
+    let new = || Line {
+        value: value.clone(),
+        change: None,
+        average: None,
+        averages: Default::default(),
+        seen: false,
+    };
+    let mut line = before.unwrap_or_else(new);
     let difference = value.value.wrapping_sub(line.value.value) as i64 as f64;
     line.change = step.filter(|step| *step > 0.0).map(|step| difference / step);
     line.average = (value.kind == 'c').then(|| value.value as f64 / uptime);

@@ -175,7 +175,7 @@ fn counter(line: &Line, place: &Place, name_width: usize, cells: usize) -> Strin
     let mut text = format!("{name:<name_width$}");
     if value.format == 'b' {
         // The oldest 40 bits as a number, the newest 24 one by one.
-        text += &format!("    {:010x}     ", value.value >> 24);
+        text += &format!("   {:010x}     ", value.value >> 24);
         text.extend((0..24).rev().map(|bit| if value.value >> bit & 1 == 1 { 'V' } else { '_' }));
         return text;
     }
@@ -332,12 +332,12 @@ mod tests {
         );
         assert_eq!(
             rows[7],
-            "VBE.boot.a.happy            ffffffffff     ___________________ _____VVV"
+            "VBE.boot.a.happy           ffffffffff     ___________________ _____VVV"
                 .replace(" _____V", "__V")
         );
         assert_eq!(
             rows[10],
-            "    MGT.uptime                                                        INFO  1-4/4"
+            "    MGT.uptime                                                       INFO  1-4/4"
         );
         assert_eq!(rows[11], "About MGT.uptime:");
     }

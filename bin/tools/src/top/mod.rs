@@ -173,10 +173,10 @@ impl Display {
         if !draw {
             return Ok(());
         }
-        if let Some(drawn) = self.drawn.replace(Instant::now()) {
-            if !self.has_ended {
-                self.counter.ranking.age(drawn.elapsed());
-            }
+        if let Some(drawn) = self.drawn.replace(Instant::now())
+            && !self.has_ended
+        {
+            self.counter.ranking.age(drawn.elapsed());
         }
         let ident = format!("{}{}", self.ident, if self.has_ended { " (EOF)" } else { "" });
         screen.show(&page(&self.counter.ranking, &ident, size))
