@@ -31,6 +31,9 @@ pub type Include<'a> = dyn Fn(&str, &str) -> Result<(String, Vec<u8>), String> +
 /// Expands a pattern: see [`Options::glob`].
 pub type Glob<'a> = dyn Fn(&str, &str) -> Result<Vec<String>, String> + 'a;
 
+/// Looks at the path of a backend: see [`Options::socket`].
+pub type LookAtSocket<'a> = dyn Fn(&str) -> Result<(), Socket> + 'a;
+
 /// What the compiler needs of the world outside.
 pub struct Options<'a> {
     /// The modules that `import` finds.
@@ -47,7 +50,7 @@ pub struct Options<'a> {
     /// The names of the storages; all exist if absent.
     pub storages: Option<&'a [String]>,
     /// What is wrong with a Unix-domain socket of a backend; nothing is, if absent.
-    pub socket: Option<&'a dyn Fn(&str) -> Result<(), Socket>>,
+    pub socket: Option<&'a LookAtSocket<'a>>,
     /// Whether file names of `include` and `import` may hold a `/` (`vcc_unsafe_path`).
     pub unsafe_path: bool,
     /// Whether a backend, ACL, probe or subroutine that nothing refers to is an error (`vcc_err_unref`).

@@ -9,9 +9,10 @@ use crate::convert;
 use crate::host::{Action, Fault, Host, Result, Sub};
 use crate::instance::Instance;
 use crate::program::Program;
-use crate::typed::{Comparison, Plain};
+use crate::regex::Regex;
+use crate::typed::{Arithmetic, Comparison, Plain};
 use crate::value::{Ask, BackendRef, Resolved, Text, Value};
-use crate::variables::Var;
+use crate::variables::{StorageVar, Var};
 use crate::vmod::Call;
 use std::cmp::Ordering;
 use std::fmt;
@@ -184,166 +185,68 @@ impl Machine {
             match op {
                 Op::Const(index) => self.stack.push(program.code.constants[index as usize].clone()),
                 Op::Text(index) => self.stack.push(Value::String(Some(text(index).clone()))),
-                Op::Var(variable) => {
-                    let value = read(variable, host)?;
-                    self.stack.push(value);
-                }
+                Op::Var(variable) => self.stack.push(read(variable, host)?),
                 Op::Backend(index) => {
                     self.stack.push(Value::Backend(instance.backends[index as usize].clone()));
                 }
                 Op::Acl(index) => self.stack.push(Value::Acl(program.acls[index as usize].clone())),
                 Op::DefaultBackend => self.stack.push(Value::Backend(instance.default_backend().cloned())),
-                Op::Storage(property) => {
-                    let value = match self.pop() {
-                        Value::Storage(Some(name)) => host.storage(&name, property)?,
-                        _ => return Err(Fault("no storage to ask".into())),
-                    };
-                    self.stack.push(value);
-                }
-                Op::Negate => {
-                    let value = compare::negate(self.pop())?;
-                    self.stack.push(value);
-                }
-                Op::Arithmetic(operator) => {
-                    let right = self.pop();
-                    let left = self.pop();
-                    self.stack.push(compare::arithmetic(operator, left, right)?);
-                }
-                Op::Resolve => {
-                    let backend = match self.pop() {
-                        Value::Backend(Some(backend)) => resolve(backend, host),
-                        _ => None,
-                    };
-                    self.stack.push(Value::Backend(backend));
-                }
-                Op::Drop => {
-                    self.pop();
-                }
+                Op::Storage(property) => self.storage(property, host)?,
+                Op::Negate => self.negate()?,
+                Op::Arithmetic(operator) => self.arithmetic(operator)?,
+                Op::Resolve => self.resolve(host),
+                Op::Drop => drop(self.pop()),
+                Op::Strands(count) => self.strands(count),
 
                 Op::Begin => self.open.push(Open { start: self.texts.len(), set: false }),
                 Op::AppendText(index) => self.append(text(index))?,
-                Op::AppendVar(variable) => match host.borrow(variable) {
-                    Some(bytes) => self.append(bytes)?,
-                    None => {
-                        let value = read(variable, host)?;
-                        self.append_value(&value)?;
-                    }
-                },
-                Op::AppendField(side, name) => {
-                    if let Some(value) = host.header(side, text(name)) {
-                        self.append(value)?;
-                    }
-                }
+                Op::AppendVar(variable) => self.append_variable(variable, host)?,
+                Op::AppendField(side, name) => self.append_field(host.header(side, text(name)))?,
                 Op::AppendValue => {
                     let value = self.pop();
                     self.append_value(&value)?;
                 }
-                Op::Lower => {
-                    let start = self.innermost().start;
-                    self.texts[start..].make_ascii_lowercase();
-                }
-                Op::Upper => {
-                    let start = self.innermost().start;
-                    self.texts[start..].make_ascii_uppercase();
-                }
-                Op::Regsub { regex, all } => {
-                    let replacement = self.close().start;
-                    let subject = self.innermost().start;
-                    self.substituted.clear();
-                    program.regexes[regex as usize].substitute(
-                        &self.texts[subject..replacement],
-                        &self.texts[replacement..],
-                        all,
-                        &mut self.substituted,
-                    )?;
-                    self.texts.truncate(subject);
-                    self.texts.extend_from_slice(&self.substituted);
-                    self.innermost().set = true;
-                }
-                Op::Strands(count) => {
-                    let base = self.stack.len() - usize::from(count);
-                    let parts = self.stack.drain(base..).map(|part| match part {
-                        Value::String(text) => text,
-                        _ => None,
-                    });
-                    let parts = Value::Strands(parts.collect());
-                    self.stack.push(parts);
-                }
+                Op::Lower => self.innermost_bytes().make_ascii_lowercase(),
+                Op::Upper => self.innermost_bytes().make_ascii_uppercase(),
+                Op::Regsub { regex, all } => self.substitute(&program.regexes[regex as usize], all)?,
                 Op::Join => {
                     let joined = self.close();
                     self.innermost().set |= joined.set;
                 }
-                Op::End => {
-                    let Open { start, set } = self.close();
-                    let value = set.then(|| Text::copy_from_slice(&self.texts[start..]));
-                    self.texts.truncate(start);
-                    self.stack.push(Value::String(value));
-                }
+                Op::End => self.end_text(),
 
                 Op::Flag(answer) => self.flag = answer,
                 Op::Truth => self.flag = compare::truth(&self.pop()),
-                Op::TextSet => {
-                    let Open { start, set } = self.close();
-                    self.texts.truncate(start);
-                    self.flag = set;
-                }
+                Op::TextSet => self.flag = self.drop_text(),
                 Op::Field(side, name) => self.flag = host.header(side, text(name)).is_some(),
                 Op::FieldIs(side, name, wanted) => {
                     self.flag = host.header(side, text(name)) == Some(&text(wanted)[..]);
                 }
-                Op::VarIs(variable, wanted) => {
-                    self.flag = match host.borrow(variable) {
-                        Some(bytes) => bytes == &text(wanted)[..],
-                        None => match read(variable, host)? {
-                            Value::String(Some(found)) => found == *text(wanted),
-                            _ => false,
-                        },
-                    };
-                }
+                Op::VarIs(variable, wanted) => self.flag = variable_is(variable, text(wanted), host)?,
                 Op::FieldMatches(side, name, regex) => {
                     // An unset field matches as an empty one.
                     let subject = host.header(side, text(name)).unwrap_or_default();
                     self.flag = program.regexes[regex as usize].is_match(subject)?;
                 }
                 Op::VarMatches(variable, regex) => {
-                    let regex = &program.regexes[regex as usize];
-                    self.flag = match host.borrow(variable) {
-                        Some(bytes) => regex.is_match(bytes)?,
-                        None => match read(variable, host)? {
-                            Value::String(Some(found)) => regex.is_match(&found)?,
-                            _ => regex.is_match(b"")?,
-                        },
-                    };
+                    self.flag = variable_matches(variable, &program.regexes[regex as usize], host)?;
                 }
                 Op::TextMatches(regex) => {
-                    let start = self.close().start;
-                    self.flag = program.regexes[regex as usize].is_match(&self.texts[start..])?;
-                    self.texts.truncate(start);
+                    let regex = &program.regexes[regex as usize];
+                    self.flag = self.with_text(|text| regex.is_match(text))?;
                 }
                 Op::InAcl(index) => {
                     let address = self.pop();
                     self.flag = in_acl(program, index, &address, host);
                 }
-                Op::Compare(comparison) => {
-                    let right = self.pop();
-                    let left = self.pop();
-                    self.flag = compare::values(comparison, &left, &right);
-                }
+                Op::Compare(comparison) => self.compare(comparison),
                 Op::CompareTexts(comparison) => self.compare_texts(comparison),
                 Op::Not => self.flag = !self.flag,
                 Op::PushFlag => self.stack.push(Value::Bool(self.flag)),
 
                 Op::Jump(target) => self.at = target,
-                Op::JumpIf(target) => {
-                    if self.flag {
-                        self.at = target;
-                    }
-                }
-                Op::JumpUnless(target) => {
-                    if !self.flag {
-                        self.at = target;
-                    }
-                }
+                Op::JumpIf(target) => self.at = if self.flag { target } else { self.at },
+                Op::JumpUnless(target) => self.at = if self.flag { self.at } else { target },
                 Op::Call(target) => {
                     self.frames.push(self.at);
                     self.at = target;
@@ -357,31 +260,15 @@ impl Machine {
                     let value = self.pop();
                     host.set(variable, value)?;
                 }
-                Op::SetText(variable) => {
-                    let start = self.close().start;
-                    host.set_text(variable, &self.texts[start..])?;
-                    self.texts.truncate(start);
-                }
+                Op::SetText(variable) => self.with_text(|text| host.set_text(variable, text))?,
                 Op::SetField(side, name) => {
-                    let start = self.close().start;
-                    host.set_header(side, text(name), &self.texts[start..])?;
-                    self.texts.truncate(start);
+                    self.with_text(|value| host.set_header(side, text(name), value))?;
                 }
                 Op::SetFieldText(side, name, value) => host.set_header(side, text(name), text(value))?,
                 Op::UnsetVar(variable) => host.unset(variable)?,
                 Op::UnsetField(side, name) => host.unset_header(side, text(name))?,
-                Op::SetBody { append } => {
-                    let Open { start, set } = self.close();
-                    // What Varnish shows of an unset string.
-                    let body = if set { &self.texts[start..] } else { &b"(null)"[..] };
-                    host.synthetic(body, append)?;
-                    self.texts.truncate(start);
-                }
-                Op::HashData => {
-                    let start = self.close().start;
-                    host.hash_data(&self.texts[start..])?;
-                    self.texts.truncate(start);
-                }
+                Op::SetBody { append } => self.set_body(append, host)?,
+                Op::HashData => self.with_text(|text| host.hash_data(text))?,
                 Op::Ban => self.ban(host),
                 Op::Rollback(side) => host.rollback(side)?,
                 Op::Vmod { function, object, arguments } => {
@@ -392,25 +279,16 @@ impl Machine {
                 Op::New { object, arguments } => self.make(instance, subroutine, host, object, arguments)?,
 
                 Op::Finish(action) => return Ok(Step::Done(plain(action))),
-                Op::FinishFail { reason } => {
-                    let reason = if reason { self.reason() } else { Text::from_static(b"Failed from VCL") };
-                    return Err(Fault(String::from_utf8_lossy(&reason).into_owned()));
-                }
+                Op::FinishFail { reason } => return Err(self.failure(reason)),
                 Op::FinishSynth { reason } => {
-                    let reason = reason.then(|| self.reason());
-                    return Ok(Step::Done(Action::Synth(self.status()?, reason)));
+                    let (status, reason) = self.status(reason, "synth")?;
+                    return Ok(Step::Done(Action::Synth(status, reason)));
                 }
                 Op::FinishError => return Ok(Step::Done(Action::Error(None))),
                 Op::FinishErrorWith { reason } => {
-                    let reason = reason.then(|| self.reason());
-                    return Ok(Step::Done(Action::Error(Some((self.status()?, reason)))));
+                    return Ok(Step::Done(Action::Error(Some(self.status(reason, "error")?))));
                 }
-                Op::FinishHitForPass => {
-                    let Value::Duration(duration) = self.pop() else {
-                        return Err(Fault("pass() needs a duration".into()));
-                    };
-                    return Ok(Step::Done(Action::Pass(Some(duration))));
-                }
+                Op::FinishHitForPass => return Ok(Step::Done(Action::Pass(Some(self.duration()?)))),
                 Op::FinishVcl(label) => return Ok(Step::Done(Action::Vcl(text(label).clone()))),
                 Op::FellOff => {
                     return Err(Fault(format!("vcl_{} ended without return", subroutine.name())));
@@ -453,6 +331,117 @@ impl Machine {
         }
     }
 
+    #[inline]
+    fn append_field(&mut self, value: Option<&[u8]>) -> Result<()> {
+        value.map_or(Ok(()), |value| self.append(value))
+    }
+
+    #[inline]
+    fn append_variable(&mut self, variable: Var, host: &mut dyn Host) -> Result<()> {
+        if let Some(bytes) = host.borrow(variable) {
+            return self.append(bytes);
+        }
+        let value = read(variable, host)?;
+        self.append_value(&value)
+    }
+
+    fn innermost_bytes(&mut self) -> &mut [u8] {
+        let start = self.innermost().start;
+        &mut self.texts[start..]
+    }
+
+    /// Closes the innermost text once `use_it` had it.
+    #[inline]
+    fn with_text<T>(&mut self, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        let start = self.close().start;
+        let outcome = use_it(&self.texts[start..])?;
+        self.texts.truncate(start);
+        Ok(outcome)
+    }
+
+    /// Closes the innermost text as a string value.
+    fn end_text(&mut self) {
+        let Open { start, set } = self.close();
+        let value = set.then(|| Text::copy_from_slice(&self.texts[start..]));
+        self.texts.truncate(start);
+        self.stack.push(Value::String(value));
+    }
+
+    /// Closes the innermost text and says whether any of it was set.
+    fn drop_text(&mut self) -> bool {
+        let Open { start, set } = self.close();
+        self.texts.truncate(start);
+        set
+    }
+
+    /// The innermost text is the replacement, the one around it the subject, whose place the result takes.
+    fn substitute(&mut self, regex: &Regex, all: bool) -> Result<()> {
+        let replacement = self.close().start;
+        let subject = self.innermost().start;
+        self.substituted.clear();
+        let (text, with) = (&self.texts[subject..replacement], &self.texts[replacement..]);
+        regex.substitute(text, with, all, &mut self.substituted)?;
+        self.texts.truncate(subject);
+        self.texts.extend_from_slice(&self.substituted);
+        self.innermost().set = true;
+        Ok(())
+    }
+
+    fn set_body(&mut self, append: bool, host: &mut dyn Host) -> Result<()> {
+        let Open { start, set } = self.close();
+        // What Varnish shows of an unset string.
+        let body = if set { &self.texts[start..] } else { &b"(null)"[..] };
+        host.synthetic(body, append)?;
+        self.texts.truncate(start);
+        Ok(())
+    }
+
+    fn storage(&mut self, property: StorageVar, host: &mut dyn Host) -> Result<()> {
+        let Value::Storage(Some(name)) = self.pop() else {
+            return Err(Fault("no storage to ask".into()));
+        };
+        self.stack.push(host.storage(&name, property)?);
+        Ok(())
+    }
+
+    fn negate(&mut self) -> Result<()> {
+        let value = compare::negate(self.pop())?;
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn arithmetic(&mut self, operator: Arithmetic) -> Result<()> {
+        let right = self.pop();
+        let left = self.pop();
+        self.stack.push(compare::arithmetic(operator, left, right)?);
+        Ok(())
+    }
+
+    fn compare(&mut self, comparison: Comparison) {
+        let right = self.pop();
+        let left = self.pop();
+        self.flag = compare::values(comparison, &left, &right);
+    }
+
+    fn resolve(&mut self, host: &mut dyn Host) {
+        let backend = match self.pop() {
+            Value::Backend(Some(backend)) => resolve(backend, host),
+            _ => None,
+        };
+        self.stack.push(Value::Backend(backend));
+    }
+
+    /// The last values as a list of strings.
+    fn strands(&mut self, count: u16) {
+        let base = self.stack.len() - usize::from(count);
+        let parts = self.stack.drain(base..).map(|part| match part {
+            Value::String(text) => text,
+            _ => None,
+        });
+        let parts = Value::Strands(parts.collect());
+        self.stack.push(parts);
+    }
+
     /// Closes the innermost text as a reason phrase.
     fn reason(&mut self) -> Text {
         let start = self.close().start;
@@ -461,12 +450,29 @@ impl Machine {
         reason
     }
 
-    /// Pops a status. Source: `vcl-var(7)`, "HTTP response status": up to 65535, the last three digits from 100.
-    fn status(&mut self) -> Result<u16> {
+    /// `return (fail)`, perhaps with a reason.
+    fn failure(&mut self, reason: bool) -> Fault {
+        let reason = if reason { self.reason() } else { Text::from_static(b"Failed from VCL") };
+        Fault(String::from_utf8_lossy(&reason).into_owned())
+    }
+
+    fn duration(&mut self) -> Result<f64> {
         match self.pop() {
-            Value::Int(status @ 0..=65_535) if status % 1000 >= 100 => Ok(status as u16),
-            Value::Int(status) => Err(Fault(format!("status code {status} is not usable"))),
-            _ => Err(Fault("status code is no number".into())),
+            Value::Duration(duration) => Ok(duration),
+            _ => Err(Fault("pass() needs a duration".into())),
+        }
+    }
+
+    /// Closes the reason if there is one, and pops the status of `return (action(status, reason))`: up to 65535, the
+    /// last three digits from 100. The words are Varnish's. Source: `vcl-var(7)`, "HTTP response status".
+    fn status(&mut self, reason: bool, action: &str) -> Result<(u16, Option<Text>)> {
+        let reason = reason.then(|| self.reason());
+        let Value::Int(status) = self.pop() else { return Err(Fault("status code is no number".into())) };
+        match status {
+            ..0 => Err(Fault(format!("return({action}()) status code ({status}) is negative"))),
+            0..=65_535 if status % 1000 >= 100 => Ok((status as u16, reason)),
+            0..=65_535 => Err(Fault(format!("illegal return({action}()) status code ({status}) (..0##)"))),
+            _ => Err(Fault(format!("return({action}()) status code ({status}) > 65535"))),
         }
     }
 
@@ -557,6 +563,26 @@ fn read(variable: Var, host: &mut dyn Host) -> Result<Value> {
     match variable {
         Var::Now => Ok(Value::Time(host.now())),
         other => host.get(other),
+    }
+}
+
+#[inline]
+fn variable_is(variable: Var, wanted: &Text, host: &mut dyn Host) -> Result<bool> {
+    Ok(match host.borrow(variable) {
+        Some(bytes) => bytes == &wanted[..],
+        None => matches!(read(variable, host)?, Value::String(Some(found)) if found == *wanted),
+    })
+}
+
+/// Whether a variable matches; an unset one matches as an empty one.
+#[inline]
+fn variable_matches(variable: Var, regex: &Regex, host: &mut dyn Host) -> Result<bool> {
+    if let Some(bytes) = host.borrow(variable) {
+        return regex.is_match(bytes);
+    }
+    match read(variable, host)? {
+        Value::String(Some(found)) => regex.is_match(&found),
+        _ => regex.is_match(b""),
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Program {
     pub sources: Vec<(String, String)>,
     /// What was odd about it but no error: ready to print, empty if nothing was.
     pub warnings: String,
-    /// The modules it imports.
-    pub(crate) modules: Vec<&'static str>,
+    /// The modules it imports, in the order of the source, for `vcl.symtab`.
+    pub modules: Vec<&'static str>,
     /// The objects that `vcl_init` makes: their names and classes.
     pub(crate) objects: Vec<(String, &'static Object)>,
     pub(crate) functions: Vec<&'static Function>,

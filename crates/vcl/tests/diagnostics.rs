@@ -401,6 +401,7 @@ fn definitions() {
     let probe = first.probe.as_ref().unwrap();
     assert_eq!((probe.url.as_str(), probe.window, probe.threshold, probe.initial), ("/up", 6, 4, Some(4)));
     assert_eq!(program.default_backend, Some(1));
+    assert!(program.modules.is_empty() && program.warnings.is_empty());
     let request = program.backends[1].probe.as_ref().unwrap().request.as_deref();
     assert_eq!(request, Some("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
 }
