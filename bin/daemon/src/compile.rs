@@ -210,7 +210,7 @@ fn describe(error: &std::io::Error) -> String {
 /// # Errors
 /// The argument is none of these.
 pub(crate) fn one_backend(argument: &str) -> Result<String, String> {
-    if argument == "none" {
+    if argument.eq_ignore_ascii_case("none") {
         return Ok("vcl 4.1;\n\nbackend default none;\n".to_owned());
     }
     if argument.contains(['"', '\n', '\r']) {
@@ -249,6 +249,7 @@ mod tests {
     fn backends_of_arguments() {
         for (argument, lines) in [
             ("none", "backend default none;"),
+            ("None", "backend default none;"),
             ("/run/x.sock", "backend default {\n    .path = \"/run/x.sock\";\n}"),
             ("example.org", "backend default {\n    .host = \"example.org\";\n}"),
             ("example.org:8080", "backend default {\n    .host = \"example.org\";\n    .port = \"8080\";\n}"),

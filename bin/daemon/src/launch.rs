@@ -126,6 +126,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
     let specs = listen_specs(&arguments.listen)?;
     let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
+    // A daemon that was killed leaves it, and tools take it for a worker's.
+    observe::vsm::remove(directory.path(), observe::vsm::WORKER)
+        .map_err(|error| failed(format!("shared memory: {error}")))?;
     let secret = directory.secret(arguments.secret.as_deref()).map_err(failed)?;
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let identity = arguments.identity.clone().unwrap_or_else(|| hostname.clone());

@@ -37,11 +37,10 @@ pub(crate) fn watch(place: Where) {
 
 /// One write under one lock, so that no other line comes between.
 fn tell(text: &str) {
-    let text = &text[..text.floor_char_boundary(REPORT_MAX)];
-    let mut whole = output::announce(text.len());
-    whole.push_str(text);
+    let bytes = &text.as_bytes()[..text.len().min(REPORT_MAX)];
+    let whole = [output::announce(bytes.len()).as_bytes(), bytes].concat();
     // If the manager is gone there is nobody to tell.
-    let _ = std::io::stderr().lock().write_all(whole.as_bytes());
+    let _ = std::io::stderr().lock().write_all(&whole);
 }
 
 /// The text of a report; what is not known is empty.

@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 
 /// A worker that has lived as long as this dies of something new.
 const YOUNG: Duration = Duration::from_secs(10);
+/// How long a start may take at least, whatever `cli_timeout` says: it is more work than any other question.
+const START_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest pause before a worker that died is followed by another.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -204,7 +206,7 @@ impl Remote {
         let mut child = Child::spawn(&sockets, &name, self.fixed.jail)
             .map_err(|error| format!("could not start worker: {error}"))?;
         log::info(&format!("Child ({}) Started", child.id()), &[]);
-        match child.ask(&Ask::Start(Box::new(start)), self.manners.patience) {
+        match child.ask(&Ask::Start(Box::new(start)), self.manners.patience.max(START_PATIENCE)) {
             Ok(Answer::Done) => {
                 self.shm.counters().child_start.inc();
                 self.child.replace(Some(child));
