@@ -29,6 +29,7 @@ pub(crate) struct Door {
 pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream) {
     let local = &front.local;
     local.counters.sess_conn.inc();
+    local.counters.s_sess.inc();
     let opened = local.now();
     let mut session = Session {
         vxid: local.vxid(),

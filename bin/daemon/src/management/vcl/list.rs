@@ -107,6 +107,10 @@ impl<P: Plant> Management<P> {
             add(self.row(entry), self.leaning_json(entry));
         }
         self.lingering().for_each(|row| add(row, String::new()));
+        if first {
+            // Nothing follows the comma of the beginning.
+            text.pop();
+        }
         text.push_str("\n]\n");
         Reply::ok(text)
     }
