@@ -160,6 +160,8 @@ pub struct Exchange {
     pub(crate) hash_input: Vec<u8>,
     pub(crate) source: Source,
     pub(crate) hit: bool,
+    /// The length of a body that was still growing when it was found: if it breaks off, this is what was promised.
+    pub(crate) promised: Option<u64>,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
     pub(crate) backend_hint: Hint,
@@ -226,6 +228,7 @@ impl Exchange {
             hash_input: Vec::new(),
             source: Source::None,
             hit: false,
+            promised: None,
             client_ip: session.client,
             identity: None,
             backend_hint: Hint::Default,
@@ -332,6 +335,7 @@ impl Exchange {
         self.head.clear();
         self.body = Body::Empty;
         self.source = Source::None;
+        self.promised = None;
         self.identity = None;
         self.backend_hint = Hint::Default;
         self.storage_hint = None;

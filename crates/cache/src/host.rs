@@ -468,6 +468,10 @@ impl Host for Exchange {
         self.records.text(tag(name), text);
     }
 
+    fn log_aside(&mut self, name: &'static str, text: &[u8]) {
+        self.local.log.record(tag(name), 0, observe::Kind::Raw, text);
+    }
+
     fn trace(&mut self, subroutine: Sub, action: Option<&'static str>) {
         match action {
             None => self.records.text(Tag::VCL_call, subroutine_name(subroutine)),

@@ -8,8 +8,10 @@ use crate::lower::lower;
 use crate::parse;
 use crate::program::Program;
 use crate::source::{File, Sources, Span};
+use crate::value::{BackendDefinition, ProbeDefinition};
 use crate::vmod::Registry;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How much source one VCL may have, includes and all, in bytes.
 const SOURCE_MAX: usize = 8 << 20;
@@ -117,7 +119,19 @@ fn program(sources: &mut Sources, options: &Options) -> Checked<Program> {
     Ok(finish(checker, version))
 }
 
+/// A backend without a probe of its own has that called `default`, if there is one.
+fn with_probe(backend: BackendDefinition, default: Option<&Arc<ProbeDefinition>>) -> BackendDefinition {
+    match (&backend.probe, default) {
+        (None, Some(probe)) if !backend.none => {
+            BackendDefinition { probe: Some(Arc::clone(probe)), ..backend }
+        }
+        _ => backend,
+    }
+}
+
 fn finish(checker: Checker, version: u32) -> Program {
+    let default_probe =
+        checker.probes.rows.iter().find(|row| row.name == "default").and_then(|row| row.value.clone());
     let code = lower(&checker);
     let builtin = builtin_only(&checker);
     let sources = checker
@@ -129,7 +143,12 @@ fn finish(checker: Checker, version: u32) -> Program {
     let warnings = Diagnostics::new(checker.sources, &checker.warnings).to_string();
     Program {
         version,
-        backends: checker.backends.into_values().into_iter().map(|(_, value)| value).collect(),
+        backends: checker
+            .backends
+            .into_values()
+            .into_iter()
+            .map(|(_, value)| with_probe(value, default_probe.as_ref()))
+            .collect(),
         default_backend: checker.default_backend.map(|number| number as usize),
         acls: checker.acls.into_values().into_iter().map(|(_, value)| value).collect(),
         probes: checker.probes.into_values().into_iter().map(|(_, value)| value).collect(),

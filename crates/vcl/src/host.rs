@@ -227,6 +227,10 @@ pub trait Host: Any {
     }
     /// A `VCL_Log` record (`std.log`), or another tag by Varnish's name (`VCL_Error`, `Debug`, `VCL_acl` ...).
     fn log(&mut self, tag: &'static str, text: &[u8]);
+    /// A record that belongs to no transaction, with a tag as in [`Host::log`].
+    fn log_aside(&mut self, tag: &'static str, text: &[u8]) {
+        self.log(tag, text);
+    }
     /// `VCL_trace`/`VCL_call`/`VCL_return` records, for the request log: called once at entry with no action.
     fn trace(&mut self, subroutine: Sub, action: Option<&'static str>);
     /// What directors may look at, for `std.healthy` and for directors that choose at once.

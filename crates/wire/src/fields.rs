@@ -139,11 +139,13 @@ impl Fields {
         self.live
     }
 
-    /// Appends a field; outer white space of `value` is dropped. `false`, and nothing appended, if `name` is no token or
-    /// `value` has a byte that no field may have: the last line of defence against response splitting.
+    /// Appends a field; white space before `value` is dropped. What follows it stays, since VCL that puts a text together
+    /// in a field sees it as it left it; to whoever gets the message it means nothing (RFC 9110, section 5.5). `false`,
+    /// and nothing appended, if `name` is no token or `value` has a byte that no field may have: the last line of defence
+    /// against response splitting.
     #[inline]
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let value = trim(value);
+        let value = value.trim_ascii_start();
         if !valid_name(name) || !valid_value(value) {
             return false;
         }
@@ -213,9 +215,9 @@ impl Fields {
     }
 
     /// Leaves exactly one field called `name`, at the place of the first there was, else at the end. `false`, and nothing
-    /// changed, if name or value cannot be in a message.
+    /// changed, if name or value cannot be in a message. White space is kept as by [`Fields::push`].
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let value = trim(value);
+        let value = value.trim_ascii_start();
         if !valid_name(name) || !valid_value(value) {
             return false;
         }

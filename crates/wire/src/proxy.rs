@@ -1,6 +1,6 @@
 //! The PROXY protocol, versions 1 and 2: who the client is, told by a load balancer before the first request.
 //!
-//! Version 1 is a line of at most 107 bytes:
+//! Version 1 is a line of at most 108 bytes:
 //! ```text
 //! PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n      or TCP6, or: PROXY UNKNOWN ...\r\n
 //! ```
@@ -22,8 +22,9 @@ use std::fmt;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest version 1 line with its CRLF.
-pub const V1_MAX: usize = 107;
+/// Longest version 1 line with its CRLF. The specification says 107, which leaves out one byte of its own longest line;
+/// varnishd takes it.
+pub const V1_MAX: usize = 108;
 /// Longest version 2 header that is accepted; the address part takes at most 232, the rest are TLVs.
 pub const V2_MAX: usize = 4096;
 

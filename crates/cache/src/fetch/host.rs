@@ -294,6 +294,10 @@ impl Host for Fetch {
         self.trail.records.text(tag(name), text);
     }
 
+    fn log_aside(&mut self, name: &'static str, text: &[u8]) {
+        self.local.log.record(tag(name), 0, observe::Kind::Raw, text);
+    }
+
     fn trace(&mut self, subroutine: Sub, action: Option<&'static str>) {
         let records = &mut self.trail.records;
         match action {

@@ -267,7 +267,7 @@ fn single(exchange: &mut Exchange, length: u64, (first, last): (u64, u64)) {
 
 fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
     exchange.body = Body::object(known, 0, u64::MAX);
-    match known.length() {
+    match known.length().or(exchange.promised) {
         Some(length) => set_length(exchange, length),
         None => set_unknown_length(exchange),
     }

@@ -63,6 +63,7 @@ fn log(exchange: &mut Exchange, known: &Known) {
     let (ttl, grace, keep) = (Field::Micros(left), Field::Micros(known.grace()), Field::Micros(known.keep()));
     let vxid = Field::Integer(u64::from(known.vxid()));
     if known.state() == State::Filling {
+        exchange.promised = known.length();
         // How much of a growing object is there, and its length if known.
         let filled = Field::Integer(known.filled());
         match known.length() {

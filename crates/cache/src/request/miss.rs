@@ -47,6 +47,7 @@ pub(crate) fn take(exchange: &mut Exchange, fetched: fetch::Fetched) -> Step {
     exchange.timestamp("Fetch", now);
     match fetched {
         fetch::Fetched::Stored(object) => {
+            exchange.promised = object.length();
             exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }

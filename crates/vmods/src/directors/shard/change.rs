@@ -43,6 +43,8 @@ pub(super) enum Change {
 /// What came of a reconfiguration.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
+    /// There is a new ring.
+    pub(super) changed: bool,
     /// It left no member.
     pub(super) empty: bool,
     /// What the log should tell.
@@ -90,6 +92,7 @@ impl Changes {
                 outcome.notices.push(notice);
             }
         }
+        outcome.changed = true;
         outcome.empty = members.is_empty();
         let ring = Arc::new(Ring::build(members));
         *self.director.ring.write() = ring;

@@ -353,8 +353,8 @@ pub(super) fn reconfigure(call: &mut Call<'_>) -> Result<Value> {
     if outcome.empty {
         director.tell(call.host, "Error", ".reconfigure() no backends");
     }
-    if director.debug.load(Ordering::Relaxed) & DEBUG_RING != 0 {
-        director.ring().describe(&mut |line| call.host.log("Debug", line.as_bytes()));
+    if outcome.changed && director.debug.load(Ordering::Relaxed) & DEBUG_RING != 0 {
+        director.ring().describe(&mut |line| call.host.log_aside("Debug", line.as_bytes()));
     }
     Ok(Value::Bool(!outcome.empty))
 }
@@ -397,11 +397,9 @@ pub(super) fn backend(call: &mut Call<'_>) -> Result<Value> {
             Some(set.ok_or_else(|| director.fault(".backend(key_blob) param invalid"))?)
         }
     };
-    if is_fetch(call.subroutine) {
-        *task_arguments(director.task_key(), call.host) = TaskArguments { layer, set: set.clone() };
-        director.in_tasks.store(true, Ordering::Release);
-    }
     if lazy {
+        *task_arguments(director.task_key(), call.host) = TaskArguments { layer, set };
+        director.in_tasks.store(true, Ordering::Release);
         return Ok(Value::Backend(Some(director)));
     }
     resolve_now(&director, call, layer, set).map(Value::Backend)
@@ -414,6 +412,13 @@ fn resolve_now(
     set: Option<Arc<ParameterSet>>,
 ) -> Result<Option<BackendRef>> {
     let mut layers = vec![layer];
+    let mut set = set;
+    if is_fetch(call.subroutine) && director.in_tasks.load(Ordering::Acquire) {
+        // What an earlier lazy call of this fetch left counts here, too.
+        let arguments = task_arguments(director.task_key(), call.host);
+        layers.push(arguments.layer);
+        set = set.or_else(|| arguments.set.clone());
+    }
     if let Some(set) = set.or_else(|| director.associated.read().clone()) {
         if is_fetch(call.subroutine) {
             layers.extend(set.in_task(call.host));
@@ -437,7 +442,7 @@ fn resolve_now(
     if director.debug.load(Ordering::Relaxed) & DEBUG_LOOKUP != 0 {
         let (index, member) = ring.lookup(key);
         let line = format!("vmod_directors: shard: lookup key {key:x} idx {index} host {member}");
-        call.host.log("Debug", line.as_bytes());
+        call.host.log_aside("Debug", line.as_bytes());
     }
     Ok(director.choose(&call.host.ask(), key, &parameters))
 }
