@@ -47,7 +47,7 @@ impl Header<'_> {
         if !self.fields.set(name, value) {
             return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(name))));
         }
-        self.records.header(self.set, name, value.trim_ascii());
+        self.records.header(self.set, name, value.trim_ascii_start());
         Ok(())
     }
 
@@ -75,6 +75,14 @@ impl Header<'_> {
             return Err(Fault("Workspace overflow".into()));
         }
         Ok(())
+    }
+
+    /// Replaces a field by one of our own making, which is always valid and always has room.
+    pub(crate) fn replace(&mut self, known: wire::Known, value: &[u8]) {
+        let name = known.name().as_bytes();
+        self.log_unset(name);
+        self.fields.set_own(known, value);
+        self.records.header(self.set, name, value);
     }
 
     /// Removes all fields of that name.

@@ -430,10 +430,17 @@ impl Host for Exchange {
     }
 
     fn hash_data(&mut self, text: &[u8]) -> Result<()> {
+        self.hash_part(text)?;
+        self.hash_input.push(crate::request::hash::SEPARATOR);
+        Ok(())
+    }
+
+    fn hash_part(&mut self, text: &[u8]) -> Result<()> {
         if self.hash_input.len() + text.len() > self.current.settings.head_max {
             return Err(Fault("hash_data() was given too much".into()));
         }
-        crate::request::hash::add(&mut self.hash_input, &mut self.records, text);
+        self.hash_input.extend_from_slice(text);
+        self.records.text(Tag::Hash, text);
         Ok(())
     }
 

@@ -102,6 +102,8 @@ pub(crate) enum Op {
     },
     /// Closes a text.
     HashData,
+    /// Closes a text, of which more follows.
+    HashPart,
     /// Closes a text.
     Ban,
     Rollback(Side),

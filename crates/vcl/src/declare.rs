@@ -66,14 +66,15 @@ pub(crate) fn backend(
 
 /// Without a `.port` the host may hold one; it then goes to the origin in `Host` as well.
 fn split_host(definition: &mut BackendDefinition) {
-    let (host, Some(port)) = split_endpoint(&definition.host) else { return };
-    if definition.port.is_none() {
-        // Without a host it is this machine.
-        let host = if host.is_empty() { "localhost" } else { host };
-        let (host, port) = (host.to_owned(), port.to_owned());
-        definition.host_header.get_or_insert(definition.host.clone());
-        (definition.host, definition.port) = (host, Some(port));
+    let (host, port) = split_endpoint(&definition.host);
+    if definition.port.is_some() || host == definition.host {
+        return;
     }
+    // Without a host it is this machine.
+    let host = if host.is_empty() { "localhost" } else { host };
+    let (host, port) = (host.to_owned(), port.map(str::to_owned));
+    definition.host_header.get_or_insert(definition.host.clone());
+    (definition.host, definition.port) = (host, port);
 }
 
 /// A host that cannot be resolved now is refused, not when it is first needed.

@@ -268,6 +268,7 @@ impl Machine {
                 Op::UnsetVar(variable) => host.unset(variable)?,
                 Op::UnsetField(side, name) => host.unset_header(side, text(name))?,
                 Op::SetBody { append } => self.set_body(append, host)?,
+                Op::HashPart => self.hash_part(host)?,
                 Op::HashData => self.with_text(|text| host.hash_data(text))?,
                 Op::Ban => self.ban(host),
                 Op::Rollback(side) => host.rollback(side)?,
@@ -392,6 +393,16 @@ impl Machine {
         // What Varnish shows of an unset string.
         let body = if set { &self.texts[start..] } else { &b"(null)"[..] };
         host.synthetic(body, append)?;
+        self.texts.truncate(start);
+        Ok(())
+    }
+
+    /// A part that is not set leaves nothing.
+    fn hash_part(&mut self, host: &mut dyn Host) -> Result<()> {
+        let Open { start, set } = self.close();
+        if set {
+            host.hash_part(&self.texts[start..])?;
+        }
         self.texts.truncate(start);
         Ok(())
     }

@@ -204,6 +204,11 @@ pub trait Host: Any {
     fn unset_header(&mut self, side: Side, name: &[u8]) -> Result<()>;
     /// `hash_data(text)`.
     fn hash_data(&mut self, text: &[u8]) -> Result<()>;
+    /// A part of the text of a `hash_data`, which the log shows by itself; [`Host::hash_data`] follows with the rest.
+    ///
+    /// # Errors
+    /// As [`Host::hash_data`].
+    fn hash_part(&mut self, text: &[u8]) -> Result<()>;
     /// `synthetic(text)`: in `vcl_synth` and `vcl_backend_error`; replaces or appends as `set resp.body` does.
     fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()>;
     /// `ban(expression)`. The inner error is the sentence for `std.ban_error()`.

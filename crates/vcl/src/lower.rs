@@ -128,10 +128,7 @@ impl Code {
                 self.value(node);
                 self.emit(Op::Drop);
             }
-            Act::HashData(text) => {
-                self.text(text);
-                self.emit(Op::HashData);
-            }
+            Act::HashData(text) => self.hash_data(text),
             Act::Ban(text) => {
                 self.text(text);
                 self.emit(Op::Ban);
@@ -142,6 +139,22 @@ impl Code {
                 self.emit(Op::New { object: *object, arguments: arguments.len() as u16 });
             }
         }
+    }
+
+    fn hash_data(&mut self, text: &Node) {
+        let (parts, last) = match text {
+            Node::Concat(parts) => match parts.split_last() {
+                Some((last, parts)) => (parts, last),
+                None => (&[][..], text),
+            },
+            _ => (&[][..], text),
+        };
+        for part in parts {
+            self.text(part);
+            self.emit(Op::HashPart);
+        }
+        self.text(last);
+        self.emit(Op::HashData);
     }
 
     fn conditional(&mut self, arms: &[(Node, Vec<Act>)], otherwise: &[Act]) {

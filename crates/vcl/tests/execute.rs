@@ -111,7 +111,7 @@ fn faults_fail_the_request_only() {
     faults("return (fail(\"no \" + 1));", "no 1");
     faults("return (fail);", "Failed from VCL");
     faults("return (synth(99));", "illegal return(synth()) status code (99) (..0##)");
-    faults("return (synth(-200));", "status code -200 is not usable");
+    faults("return (synth(-200));", "return(synth()) status code (-200) is negative");
     faults(
         "set req.http.x = req.http.a; if (\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\" ~ \"^(a+)+$\") {}",
         "Regexp matching failed: match limit exceeded",

@@ -117,6 +117,9 @@ impl Host for FakeHost {
         self.logged.push(format!("hash_data {}", String::from_utf8_lossy(text)));
         Ok(())
     }
+    fn hash_part(&mut self, text: &[u8]) -> Result<()> {
+        self.hash_data(text)
+    }
     fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
         self.fields.push((side, Text::copy_from_slice(name), Text::copy_from_slice(value)));
         Ok(())

@@ -114,6 +114,10 @@ impl Host for LoadHost {
         Err(no_request("hash_data"))
     }
 
+    fn hash_part(&mut self, _: &[u8]) -> Result<()> {
+        Err(no_request("hash_data"))
+    }
+
     fn synthetic(&mut self, _: &[u8], _: bool) -> Result<()> {
         Err(no_request("synthetic"))
     }

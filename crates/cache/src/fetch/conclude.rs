@@ -204,7 +204,10 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     fetch.local.counters.beresp_uncacheable.inc();
     let Some(busy) = fetch.busy.take() else { return };
     let (ttl, flag) = match hit_for_pass {
-        Some(ttl) => (ttl, Flags::HIT_FOR_PASS),
+        Some(ttl) => {
+            fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {:.0} uncacheable", fetch.now));
+            (ttl, Flags::HIT_FOR_PASS)
+        }
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
     };
     let mut attributes = attributes(fetch, ttl, flag);

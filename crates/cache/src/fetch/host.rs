@@ -275,6 +275,10 @@ impl Host for Fetch {
         Err(Fault("hash_data() is for vcl_hash".into()))
     }
 
+    fn hash_part(&mut self, text: &[u8]) -> Result<()> {
+        self.hash_data(text)
+    }
+
     fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()> {
         let max = self.current.settings.synthetic_max;
         set_synthetic(&mut self.synthetic, text, append, max)

@@ -2,6 +2,7 @@
 
 use super::{Fetch, Purpose, Step, Upload};
 use crate::exchange::Exchange;
+use crate::header::Header;
 use copal_base as base;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -72,6 +73,15 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
         rules::conditional::add_conditions(stale.fields(), &mut fetch.request.fields);
     }
     log_request(fetch);
+    if fetch.retries > 0 {
+        // Each try is a transaction of its own.
+        let number = fetch.vxid.to_string();
+        let Fetch { request, trail, .. } = &mut *fetch;
+        let records = &mut trail.records;
+        let mut header =
+            Header { fields: &mut request.fields, set: Tag::BereqHeader, unset: Tag::BereqUnset, records };
+        header.replace(Known::XVarnish, number.as_bytes());
+    }
     let action = if fetch.is_builtin(Sub::BackendFetch) {
         fetch.log_native(b"BACKEND_FETCH", b"fetch");
         if fetch.request.method == b"GET" {

@@ -146,7 +146,7 @@ fn compute_times(fetch: &mut Fetch) {
             lifetime.grace,
             lifetime.keep,
             fetch.now,
-            lifetime.age,
+            lifetime.t_origin,
             lifetime.date,
             lifetime.expires,
             lifetime.max_age,

@@ -81,7 +81,8 @@ impl Index {
             let single = shard.single.get(&query.key).map(|entry| std::slice::from_ref(&entry.0));
             let variants =
                 single.or_else(|| shard.heads.get(&query.key).map(|head| head.variants.as_slice()));
-            for object in variants.unwrap_or_default() {
+            // The newest first: of several that fit, it knows best.
+            for object in variants.unwrap_or_default().iter().rev() {
                 if object.state() == State::Failed || object.is_gone() {
                     continue;
                 }

@@ -63,9 +63,12 @@ fn builtin(exchange: &mut Exchange) {
     exchange.records.text(Tag::VCL_return, b"lookup");
 }
 
-/// One `hash_data`: the text and a terminator that no text holds.
+/// What ends the text of each `hash_data`; no text holds it.
+pub(crate) const SEPARATOR: u8 = 0;
+
+/// One `hash_data`: the text and its end.
 pub(crate) fn add(input: &mut Vec<u8>, records: &mut observe::Records, text: &[u8]) {
     input.extend_from_slice(text);
-    input.push(0);
+    input.push(SEPARATOR);
     records.text(Tag::Hash, text);
 }

@@ -111,6 +111,10 @@ impl Host for MockHost {
         self.hashed.push(String::from_utf8_lossy(text).into_owned());
         Ok(())
     }
+    fn hash_part(&mut self, text: &[u8]) -> Result<()> {
+        self.hashed.push(format!("{}+", String::from_utf8_lossy(text)));
+        Ok(())
+    }
     fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()> {
         if !append {
             self.body.clear();
