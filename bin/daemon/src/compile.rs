@@ -5,6 +5,7 @@
 
 mod captured;
 
+use crate::jail::Jail;
 use crate::link;
 use crate::parameters::Parameters;
 use crate::plant::{Compiled, Label, Source};
@@ -25,7 +26,7 @@ const FILE_MAX: u64 = 16 << 20;
 const GLOB_MAX: usize = 1_000;
 
 /// Compiles `source` with the built-in VCL behind it. Relative names in `include` are looked for as `vcl_path` says;
-/// `labels` are those that `return (vcl(..))` may name.
+/// `labels` are those that `return (vcl(..))` may name; `jail` is the worker's, which must reach sockets.
 ///
 /// # Errors
 /// The compiler's message: what is wrong, where, the line, a mark under it.
@@ -33,10 +34,13 @@ pub(crate) fn compile(
     source: &Source,
     labels: &[Label],
     parameters: &Parameters,
+    jail: Jail,
 ) -> Result<Compiled<Arc<Captured>>, String> {
     let world = Recording::new(Files { path: &parameters.vcl_path }, source, link::settings(parameters));
     let is_label = |name: &str| labels.iter().any(|label| label.name == name);
-    let program = make(source, Some(&is_label), parameters, &world)?;
+    let socket = |path: &str| socket(path, jail);
+    let first = First { labels: &is_label, socket: &socket };
+    let program = make(source, Some(&first), parameters, &world)?;
     let sources = program
         .sources
         .iter()
@@ -54,10 +58,18 @@ pub(crate) fn again(captured: &Captured) -> Result<Arc<Program>, String> {
     make(&captured.source, None, &link::parameters(&captured.settings), captured).map(Arc::new)
 }
 
-/// Compiles with the labels of which `labels` is true; without it, all are there.
+/// What is looked at the first time only. The second time a VCL is known to compile, and to look again could only
+/// disagree.
+struct First<'a> {
+    /// Whether there is such a label.
+    labels: &'a dyn Fn(&str) -> bool,
+    /// Whether a backend can be behind that path.
+    socket: &'a dyn Fn(&str) -> Result<(), vcl::compile::Socket>,
+}
+
 fn make(
     source: &Source,
-    labels: Option<&dyn Fn(&str) -> bool>,
+    first: Option<&First<'_>>,
     parameters: &Parameters,
     world: &dyn World,
 ) -> Result<Program, String> {
@@ -65,11 +77,10 @@ fn make(
         include: &|name, from| world.include(name, from).map(|source| (source.name, source.text)),
         glob: &|pattern, from| world.glob(pattern, from),
         resolve: &|host| world.resolve(host),
-        labels,
-        // The second time it is known to compile, and to look again could only disagree.
-        socket: if labels.is_some() { Some(&socket) } else { None },
+        labels: first.map(|first| first.labels),
+        socket: first.map(|first| first.socket),
         unreferenced_is_error: parameters.vcc_err_unref,
-        unsafe_path: labels.is_none() || parameters.vcc_unsafe_path,
+        unsafe_path: first.is_none() || parameters.vcc_unsafe_path,
         ..vcl::Options::new(vmods::registry())
     };
     vcl::compile(&source.name, &source.text, &options).map_err(|problems| problems.to_string())
@@ -94,9 +105,12 @@ impl World for Files<'_> {
     }
 }
 
-/// Whether a backend can be behind that path.
-fn socket(path: &str) -> Result<(), vcl::compile::Socket> {
+/// Whether a backend of the worker can be behind that path.
+fn socket(path: &str, jail: Jail) -> Result<(), vcl::compile::Socket> {
     use std::os::unix::fs::FileTypeExt as _;
+    if !jail.worker_reaches(Path::new(path)) {
+        return Err(vcl::compile::Socket::Missing("Permission denied".to_owned()));
+    }
     match std::fs::metadata(path) {
         Ok(found) if found.file_type().is_socket() => Ok(()),
         Ok(_) => Err(vcl::compile::Socket::NotASocket),
@@ -294,9 +308,9 @@ mod tests {
             file.display()
         );
         let source = Source { name: "<vcl.inline>".into(), text: text.into_bytes() };
-        let compiled = compile(&source, &[], &Parameters::default()).unwrap();
+        let compiled = compile(&source, &[], &Parameters::default(), Jail::None).unwrap();
         std::fs::remove_file(&file).unwrap();
-        assert!(compile(&source, &[], &Parameters::default()).is_err());
+        assert!(compile(&source, &[], &Parameters::default(), Jail::None).is_err());
         let sent = serde_json::to_string(&*compiled.program).unwrap();
         let captured: Captured = serde_json::from_str(&sent).unwrap();
         assert_eq!(captured, *compiled.program);

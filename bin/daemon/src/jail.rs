@@ -12,9 +12,9 @@ use copal_net as net;
 use net::accounts;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::fmt;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -136,6 +136,16 @@ impl Jail {
         chown(path, Some(worker), Some(group))
     }
 
+    /// Whether the worker may pass through all directories above `path`, as far as they can be looked at. Access lists
+    /// and the like are not looked at.
+    pub(crate) fn worker_reaches(self, path: &Path) -> bool {
+        let Self::Unix { worker, group } = self else { return true };
+        path.ancestors()
+            .skip(1)
+            .filter(|above| !above.as_os_str().is_empty())
+            .all(|above| std::fs::metadata(above).map_or(true, |found| passes(worker, group, &found)))
+    }
+
     /// Gives up what the manager does not need once it listens: for the calling thread and those that it makes.
     ///
     /// # Errors
@@ -179,6 +189,16 @@ impl Jail {
     }
 }
 
+/// Whether a user of that group may pass through a directory. Of the three sets of rights the first that fits counts.
+fn passes(user: u32, group: u32, directory: &Metadata) -> bool {
+    let shift = match () {
+        () if directory.uid() == user => 6,
+        () if directory.gid() == group => 3,
+        () => 0,
+    };
+    directory.mode() >> shift & 1 == 1
+}
+
 fn make(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o750).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -205,6 +225,28 @@ mod tests {
         refused("", "-j argument is empty");
         refused("none,x", "-jnone takes no arguments.");
         refused("foo", "Unknown jail method \"foo\"");
+    }
+
+    #[test]
+    fn what_the_worker_reaches() {
+        let directory = std::env::temp_dir().join(format!("copald-reach-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let owner = std::fs::metadata(&directory).unwrap();
+        let socket = directory.join("socket");
+        let check = |mode: u32, worker: u32, group: u32, expected: bool| {
+            std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+            let jail = Jail::Unix { worker, group };
+            assert_eq!(jail.worker_reaches(&socket), expected, "{mode:o} {worker} {group}");
+        };
+        let (user, group) = (owner.uid(), owner.gid());
+        check(0o700, user + 1, group + 1, false);
+        check(0o701, user + 1, group + 1, true);
+        check(0o701, user + 1, group, false);
+        check(0o710, user + 1, group, true);
+        check(0o700, user, group, true);
+        check(0o077, user, group, false);
+        assert!(Jail::None.worker_reaches(&socket));
+        std::fs::remove_dir(&directory).unwrap();
     }
 
     #[test]

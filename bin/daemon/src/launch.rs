@@ -106,7 +106,7 @@ fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
-        let compiled = compile::compile(&source, &[], &parameters)
+        let compiled = compile::compile(&source, &[], &parameters, Jail::None)
             .map_err(|message| failed(format!("\n{}VCL compilation failed", compile::failure(&message))))?;
         let _ = write!(text, "{}", crate::management::vcl::show_all(&compiled.sources));
     }

@@ -100,17 +100,23 @@ impl Session {
         Reply::new(Status::Close, why)
     }
 
-    /// Runs one command, its words already apart, as the peer would give it.
+    /// Runs one command, its words already apart, as the peer would give it. A `-` before it, by which files of commands
+    /// say that it may fail, is passed over.
     pub fn dispatch(&mut self, words: &[String], commands: &mut dyn Commands) -> Reply {
-        let Some(command) = table::find(&words[0]) else { return table::unknown() };
+        let name = words[0].strip_prefix('-').unwrap_or(&words[0]);
+        if name.is_empty() {
+            let text = "Unknown request.\nType 'help' for more info.\nEmpty CLI command.\n";
+            return Reply::new(Status::Syntax, text);
+        }
+        let Some(command) = table::find(name) else {
+            let stopped = self.trusted() && !commands.serving();
+            return if stopped { table::unknown_while_stopped() } else { table::unknown() };
+        };
         if !self.trusted() && !command.before_auth {
             return table::unknown();
         }
         if command.serving && !commands.serving() {
-            return Reply::new(
-                Status::Unknown,
-                "Unknown request in manager process (child not running).\nType 'help' for more info.\n",
-            );
+            return table::unknown_while_stopped();
         }
         let json = words.get(1).is_some_and(|word| word == "-j");
         if json && !command.json {
@@ -196,6 +202,13 @@ mod tests {
     fn without_a_secret() {
         check(None, "ping 1\nping -j\n", &[(200, "ping 1"), (200, "ping json ")], false);
         check(None, "nope\n", &[(101, "Unknown request.\nType 'help' for more info.\n")], false);
+        check(None, "-ping\n", &[(200, "ping ")], false);
+        check(
+            None,
+            "-\n",
+            &[(100, "Unknown request.\nType 'help' for more info.\nEmpty CLI command.\n")],
+            false,
+        );
         check(None, "ping 1 2\n", &[(105, "Too many parameters\n")], false);
         check(None, "ban a ==\n", &[(104, "Too few parameters\n")], false);
         check(None, "ban -j\n", &[(102, "JSON unimplemented\n")], false);
@@ -237,8 +250,9 @@ mod tests {
         let mut commands = Echo { serving: false };
         let mut out = Vec::new();
         let mut session = Session::begin(None, [0; 32], &commands, &mut Vec::new());
-        session.feed(b"ban.list\nvcl.list\n", &mut commands, &mut out);
+        session.feed(b"ban.list\nnope\nvcl.list\n", &mut commands, &mut out);
         let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches("Unknown request in manager process").count(), 2, "{text}");
         assert!(text.starts_with("101 83      \nUnknown request in manager process"), "{text}");
         assert!(text.ends_with("200 9       \nvcl.list \n"), "{text}");
     }

@@ -269,6 +269,12 @@ pub fn unknown() -> Reply {
     Reply::new(Status::Unknown, "Unknown request.\nType 'help' for more info.\n")
 }
 
+/// The reply to what the worker would know, while there is none.
+pub fn unknown_while_stopped() -> Reply {
+    let text = "Unknown request in manager process (child not running).\nType 'help' for more info.\n";
+    Reply::new(Status::Unknown, text)
+}
+
 /// `help` with its arguments, `-j` taken off.
 pub fn help(arguments: &[String]) -> Reply {
     let mut text = String::new();

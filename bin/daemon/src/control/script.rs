@@ -22,7 +22,7 @@ pub(crate) fn run(text: &[u8], commands: &mut dyn Commands, protocol: &mut Strin
     let _ = writeln!(protocol, "BEGIN of -I file processing");
     while let Some(input) = intake.take(LINE_MAX) {
         let (tolerant, reply) = match input {
-            Input::Command(words) => command(words, &mut session, commands, protocol),
+            Input::Command(words) => command(&words, &mut session, commands, protocol),
             Input::Malformed(malformed) => {
                 (false, Reply::new(Status::Syntax, format!("Syntax Error: {malformed}\n")))
             }
@@ -45,17 +45,14 @@ pub(crate) fn run(text: &[u8], commands: &mut dyn Commands, protocol: &mut Strin
 
 /// Runs one; says whether it may fail.
 fn command(
-    mut words: Vec<String>,
+    words: &[String],
     session: &mut Session,
     commands: &mut dyn Commands,
     protocol: &mut String,
 ) -> (bool, Reply) {
     let tolerant = words[0].starts_with('-');
     let _ = writeln!(protocol, "> {}", words.join(" "));
-    if tolerant {
-        words[0].remove(0);
-    }
-    (tolerant, session.dispatch(&words, commands))
+    (tolerant, session.dispatch(words, commands))
 }
 
 #[cfg(test)]

@@ -297,7 +297,7 @@ impl Plant for Remote {
         labels: &[Label],
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
-        compile::compile(source, labels, parameters)
+        compile::compile(source, labels, parameters, self.fixed.jail)
     }
 
     fn state(&self) -> State {

@@ -14,6 +14,7 @@ mod threads;
 mod upkeep;
 
 use crate::compile::{self, Captured};
+use crate::jail::Jail;
 use crate::parameters::Parameters;
 use crate::plant::{
     AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
@@ -71,7 +72,8 @@ impl Plant for Serving {
         labels: &[Label],
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
-        compile::compile(source, labels, parameters)
+        // Here everything is seen with our own rights.
+        compile::compile(source, labels, parameters, Jail::None)
     }
 
     fn state(&self) -> State {
