@@ -118,8 +118,8 @@ impl Reject {
             Reject::TargetTooLong => 414,
             Reject::Expectation => 417,
             Reject::HeadTooLarge => 431,
-            Reject::MethodTooLong | Reject::UnknownEncoding => 501,
-            Reject::Version | Reject::Http2Preface => 505,
+            Reject::MethodTooLong => 501,
+            Reject::Http2Preface => 505,
             _ => 400,
         }
     }

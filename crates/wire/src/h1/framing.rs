@@ -45,11 +45,15 @@ enum Said {
 /// How the body of `head` is delimited. The method plays no part: a GET may have a body.
 ///
 /// # Errors
-/// Both fields, either one twice, a list, anything but digits or `chunked` (in any case), Transfer-Encoding in HTTP/1.0.
+/// Both fields, either one twice, a list, anything but digits or `chunked` (in any case), Transfer-Encoding in HTTP/1.0,
+/// and there a POST or PUT that does not say how long it is (RFC 1945, section 8.3).
 ///
 /// Source: RFC 9112, sections 6.1 and 6.3.
 pub fn request_framing(head: &RequestHead) -> Result<RequestFraming, Reject> {
     Ok(match said(head.version, &head.fields)? {
+        Said::Nothing if head.version == Version::Http10 && matches!(&head.method[..], b"POST" | b"PUT") => {
+            return Err(Reject::Length);
+        }
         Said::Nothing => RequestFraming::None,
         Said::Length(length) => RequestFraming::Length(length),
         Said::Chunked => RequestFraming::Chunked,

@@ -1,12 +1,14 @@
 //! HTTP/1 heads: parsing, body framing, persistence, writing.
 //!
-//! `httparse` finds the pieces fast; what it forgives (bare LF, leading LF, control bytes it passes) is refused here.
+//! `httparse` finds the pieces fast; what it forgives (leading LF, control bytes it passes) is refused here. Line ends
+//! and folded lines that the RFC lets a reader take are taken where they can be read in one way only ([`mend`]).
 //! The rule of the whole module: a head that two readers could read in two ways is a [`Reject`], and what is accepted is
 //! written again in one form only.
 //!
 //! Source: RFC 9112.
 
 mod framing;
+mod mend;
 mod request;
 mod response;
 mod scan;

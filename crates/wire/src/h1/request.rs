@@ -1,5 +1,6 @@
 //! Request heads.
 
+use super::mend::{self, Mend};
 use super::scan::{INLINE_FIELDS, name_fault, strict_bytes, take_fields};
 use super::target::target_form;
 use super::{Limits, Parse};
@@ -27,6 +28,25 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
 ///
 /// Source: RFC 9112, sections 2, 3 and 5.
 pub fn parse_request(buf: &[u8], limits: &Limits, head: &mut RequestHead) -> Result<Parse, Reject> {
+    match parse_strict(buf, limits, head) {
+        Err(Reject::LineEnd) => mended(buf, limits, head),
+        result => result,
+    }
+}
+
+/// A head whose lines end otherwise, if they all do.
+fn mended(buf: &[u8], limits: &Limits, head: &mut RequestHead) -> Result<Parse, Reject> {
+    match mend::request(buf, limits.head_bytes) {
+        Mend::Partial => Ok(Parse::Partial),
+        Mend::No => Err(Reject::LineEnd),
+        Mend::Done(mended) => match parse_strict(&mended.head, limits, head)? {
+            Parse::Done(_) => Ok(Parse::Done(mended.size)),
+            Parse::Partial => Err(Reject::LineEnd),
+        },
+    }
+}
+
+fn parse_strict(buf: &[u8], limits: &Limits, head: &mut RequestHead) -> Result<Parse, Reject> {
     let Some(skipped) = leading_lines(buf)? else { return Ok(Parse::Partial) };
     let buf = &buf[skipped..];
     if limits.fields <= INLINE_FIELDS {

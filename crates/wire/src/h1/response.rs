@@ -1,5 +1,6 @@
 //! Response heads.
 
+use super::mend::{self, Mend};
 use super::scan::{INLINE_FIELDS, name_fault, strict_bytes, take_fields};
 use super::{Limits, Parse};
 use crate::{Reject, ResponseHead, Version};
@@ -7,14 +8,32 @@ use std::mem::MaybeUninit;
 
 /// Parses the response head at the start of `buf` into `head`, replacing what is there and keeping its memory.
 ///
-/// An origin is held to the same syntax as a client: what we would have to guess at could be guessed otherwise by the
-/// next reader. After `Done` the status is 100 to 999 and no field has a control byte.
+/// What is not of the strict form but can be read in one way only is taken: see [`mend`]. After `Done` the status is 100 to 999 and no field has a control byte.
 ///
 /// # Errors
 /// The first thing found wrong. The connection cannot be used further.
 ///
 /// Source: RFC 9112, sections 2, 4 and 5.
 pub fn parse_response(buf: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<Parse, Reject> {
+    match parse_strict(buf, limits, head) {
+        Err(fault @ (Reject::LineEnd | Reject::FieldSpace)) => mended(buf, limits, head, fault),
+        result => result,
+    }
+}
+
+/// A head with other line ends or folded lines.
+fn mended(buf: &[u8], limits: &Limits, head: &mut ResponseHead, fault: Reject) -> Result<Parse, Reject> {
+    match mend::response(buf, limits.head_bytes) {
+        Mend::Partial => Ok(Parse::Partial),
+        Mend::No => Err(fault),
+        Mend::Done(mended) => match parse_strict(&mended.head, limits, head)? {
+            Parse::Done(_) => Ok(Parse::Done(mended.size)),
+            Parse::Partial => Err(fault),
+        },
+    }
+}
+
+fn parse_strict(buf: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<Parse, Reject> {
     if limits.fields <= INLINE_FIELDS {
         let mut headers = [const { MaybeUninit::uninit() }; INLINE_FIELDS];
         parse_with(buf, &mut headers[..limits.fields], limits, head)

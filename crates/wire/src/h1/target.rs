@@ -1,4 +1,4 @@
-//! The four forms of a request target.
+//! The four forms of a request target, and what clients send instead.
 
 use crate::{Known, Reject, RequestHead, syntax};
 
@@ -15,6 +15,8 @@ pub enum TargetForm {
     Authority,
     /// `*`, with OPTIONS only.
     Asterisk,
+    /// A path that does not begin with `/`: not of the RFC, but passed on as it is, as Varnish does.
+    Relative,
 }
 
 /// Checks `target` against `method` and says which form it has.
@@ -38,8 +40,18 @@ pub fn target_form(method: &[u8], target: &[u8]) -> Result<TargetForm, Reject> {
     match target {
         [b'/', ..] => Ok(TargetForm::Origin),
         b"*" if method == b"OPTIONS" => Ok(TargetForm::Asterisk),
+        _ if is_relative(target) => Ok(TargetForm::Relative),
         _ => split_absolute(target).map(|_| TargetForm::Absolute),
     }
+}
+
+/// A path by its first byte, and by having nothing before its first `/` that another reader might take for a host.
+fn is_relative(target: &[u8]) -> bool {
+    let first = target.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default();
+    first
+        .first()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~'))
+        && !first.iter().any(|byte| matches!(byte, b':' | b'@' | b'\\'))
 }
 
 /// Splits an absolute-form target into authority and what follows it: empty, or beginning with `/` or `?`.

@@ -117,7 +117,8 @@ fn rfc9112_2_3_versions() {
     }
     refused("GET / HTTP/1.11\r\n\r\n", Reject::LineEnd);
     refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Reject::Http2Preface);
-    assert_eq!(Reject::Version.status(), 505);
+    assert_eq!(Reject::Version.status(), 400, "as Varnish");
+    assert_eq!(Reject::Http2Preface.status(), 505);
 }
 
 #[test]
@@ -125,7 +126,10 @@ fn rfc9112_3_2_targets() {
     for target in ["/a%zz%2", "/%0d%0aX:%201", "/a;x=1", "//a", "/{|}\"<>^`\\", "/?"] {
         assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\n\r\n")).target, target.as_bytes());
     }
-    for target in ["*", "a", "a/b", "@evil/x", "?a", "/a#b", "#", "http:", "http:/x", "file:/etc", "h:80"] {
+    for target in ["a", "a/b", "a?b:c", "..", "a.b/c:d@e"] {
+        assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\n\r\n")).target, target.as_bytes());
+    }
+    for target in ["*", "a@b", "a\\b/c", ":x", "@evil/x", "?a", "/a#b", "#", "http:", "http:/x", "file:/etc", "h:80"] {
         refused(format!("GET {target} HTTP/1.1\r\n\r\n"), Reject::Target);
     }
     for bytes in [&b"/\0x"[..], b"/\x01", b"/\x7f", b"/\xc3(\xff", "/\u{e9}".as_bytes(), b"/\tx", b"/a\r"] {
@@ -284,7 +288,7 @@ fn rfc9112_6_3_requests() {
         assert_eq!(framing("1.1", lines), Err(expected), "{lines:?}");
     }
     assert_eq!(framing("1.0", "Transfer-Encoding: chunked"), Err(Reject::EncodingInHttp10));
-    assert_eq!(Reject::UnknownEncoding.status(), 501);
+    assert_eq!(Reject::UnknownEncoding.status(), 400, "as Varnish");
 }
 
 fn response(text: &str) -> Result<ResponseHead, Reject> {
@@ -323,14 +327,15 @@ fn rfc9112_4_status_lines() {
         ("HTTP/1.2 200 OK\r\n\r\n", Reject::Version),
         ("ICY 200 OK\r\n\r\n", Reject::Version),
         ("HTTP/1.1  200 OK\r\n\r\n", Reject::StatusLine),
-        ("HTTP/1.1 200 OK\n\r\n", Reject::LineEnd),
-        ("HTTP/1.1 200 OK\r\nA: a\nB: b\r\n\r\n", Reject::LineEnd),
         ("HTTP/1.1 200 OK\r\nA: a\rB: b\r\n\r\n", Reject::FieldValue),
         ("HTTP/1.1 200 OK\r\nA: a\0b\r\n\r\n", Reject::FieldValue),
-        ("HTTP/1.1 200 OK\r\nA: a\r\n b\r\n\r\n", Reject::FieldSpace),
         ("HTTP/1.1 200 OK\r\nA : a\r\n\r\n", Reject::FieldSpace),
     ] {
         assert_eq!(response(text).map(|_| ()), Err(expected), "{text:?}");
+    }
+    for text in ["HTTP/1.1 200 OK\nA: a   b\nB: b\n\n", "HTTP/1.1 200 OK\r\nA: a\r\n  b\nB: b\r\n\r\n"] {
+        let fields = response(text).unwrap().fields;
+        assert_eq!((fields.get(b"a"), fields.get(b"b")), (Some(&b"a   b"[..]), Some(&b"b"[..])), "{text:?}");
     }
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: 1\r\n".repeat(65));
     assert_eq!(response(&many).map(|_| ()), Err(Reject::TooManyFields));
