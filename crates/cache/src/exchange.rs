@@ -85,6 +85,8 @@ pub(crate) enum Source {
 /// What VCL may ask of a response that is not stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Private {
+    /// The transaction that fetched it.
+    pub(crate) vxid: Vxid,
     pub(crate) origin_time: Time,
     pub(crate) ttl: Seconds,
     pub(crate) grace: Seconds,
@@ -336,6 +338,7 @@ impl Exchange {
         self.body = Body::Empty;
         self.source = Source::None;
         self.promised = None;
+        self.hit = false;
         self.identity = None;
         self.backend_hint = Hint::Default;
         self.storage_hint = None;

@@ -56,10 +56,12 @@ impl Connection {
     pub(crate) async fn run(&mut self, session: &Rc<Session>) -> Ended {
         let mut answered = false;
         loop {
-            if self.buffer.is_empty()
-                && let Err(reason) = self.wait_idle(session).await
-            {
+            let waited = self.buffer.is_empty();
+            if waited && let Err(reason) = self.wait_idle(session).await {
                 return Ended::Closed(reason);
+            }
+            if answered && !self.buffer.is_empty() && !waited {
+                self.front.local.counters.sess_readahead.inc();
             }
             let mut work = self.front.work(session);
             let next = match self.read_head(&mut work.exchange).await {
@@ -149,6 +151,7 @@ impl Connection {
     fn accept_head(&mut self, exchange: &mut Exchange, length: usize) -> Result<usize, End> {
         let checked = wire::h1::absolute_form(&mut exchange.request)
             .and_then(|()| wire::h1::request_framing(&exchange.request))
+            .and_then(|framing| wire::h1::check_connection(&exchange.request.fields).map(|()| framing))
             .and_then(|framing| expectation(exchange).map(|_| framing));
         match checked {
             Ok(_) => {
@@ -254,7 +257,12 @@ impl Connection {
         if matches!(written, Ok(Ok(()))) {
             self.linger(self.front.settings().linger).await;
         }
-        "RX_BAD"
+        match reject {
+            wire::Reject::HeadTooLarge | wire::Reject::TargetTooLong | wire::Reject::MethodTooLong => {
+                "RX_OVERFLOW"
+            }
+            _ => "RX_BAD",
+        }
     }
 
     /// Lets the client read our last words: without this, closing on unread bytes would reset the connection before it

@@ -46,7 +46,8 @@ fn reason(counters: &Counters, reject: Reject) -> &Counter {
         | Reject::RepeatedLength
         | Reject::Length
         | Reject::RepeatedEncoding
-        | Reject::EncodingInHttp10 => &counters.refused_framing,
+        | Reject::EncodingInHttp10
+        | Reject::Connection => &counters.refused_framing,
         Reject::UnknownEncoding => &counters.refused_coding,
         Reject::ChunkSize
         | Reject::ChunkExtension

@@ -76,9 +76,27 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
             "RX_JUNK"
         }
     };
+    count_close(&front.local.counters, reason);
     front.local.counters.sess_closed.inc();
     if !matches!(reason, "REM_CLOSE" | "REQ_CLOSE" | "RESP_CLOSE") {
         front.local.counters.sess_closed_err.inc();
+    }
+}
+
+/// Counts why the connection ended.
+fn count_close(counters: &observe::Counters, reason: &str) {
+    match reason {
+        "REM_CLOSE" => counters.sc_rem_close.inc(),
+        "REQ_CLOSE" => counters.sc_req_close.inc(),
+        "RX_BAD" => counters.sc_rx_bad.inc(),
+        "RX_JUNK" => counters.sc_rx_junk.inc(),
+        "RX_OVERFLOW" => counters.sc_rx_overflow.inc(),
+        "RX_TIMEOUT" => counters.sc_rx_timeout.inc(),
+        "RX_CLOSE_IDLE" => counters.sc_rx_close_idle.inc(),
+        "TX_PIPE" => counters.sc_tx_pipe.inc(),
+        "TX_ERROR" => counters.sc_tx_error.inc(),
+        "RESP_CLOSE" => counters.sc_resp_close.inc(),
+        _ => {}
     }
 }
 

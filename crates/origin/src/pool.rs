@@ -225,7 +225,7 @@ mod tests {
     fn a_thread_takes_over_what_another_keeps() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
-        let peer = Peer { endpoint, seal: None };
+        let peer = Peer { endpoint, seal: None, preamble: None };
         let settings = Arc::new(Live::new(Settings::default()));
         let shelves = Arc::new(Shelves::default());
         let (filled, wait_filled) = std::sync::mpsc::channel();

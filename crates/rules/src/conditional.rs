@@ -15,9 +15,11 @@ use copal_wire::{Fields, Known, date, syntax};
 pub fn not_modified(request: &Fields, response: &Fields, now: Time, received: Time) -> bool {
     if request.has_known(Known::IfNoneMatch) {
         let current = response.get_known(Known::Etag);
+        // Who wants a part joins it to what it has: for that only the very same bytes will do, as Varnish has it.
+        let equal = if request.has_known(Known::Range) { strongly_equal } else { weakly_equal };
         return request.all_known(Known::IfNoneMatch).any(|list| {
             syntax::trim(list) == b"*"
-                || current.is_some_and(|current| tags(list).any(|tag| weakly_equal(tag, current)))
+                || current.is_some_and(|current| tags(list).any(|tag| equal(tag, current)))
         });
     }
     let Some(since) = request.get_known(Known::IfModifiedSince).and_then(date::parse) else { return false };

@@ -20,7 +20,7 @@ const MONTHS: [&[u8; 3]; 12] =
 pub fn parse(text: &[u8]) -> Option<Time> {
     let comma = text.iter().position(|&byte| byte == b',');
     let civil = match comma {
-        Some(3) => imf_fixdate(text),
+        Some(3) => imf_fixdate(text).or_else(|| short_day(text)),
         Some(end) => rfc850(text, end),
         None => asctime(text),
     }?;
@@ -50,6 +50,12 @@ fn put(out: &mut [u8], mut value: u32) {
         *place = b'0' + (value % 10) as u8;
         value /= 10;
     }
+}
+
+/// As IMF-fixdate, with one digit for a day below 10: many write it so, and there is one way to read it.
+fn short_day(text: &[u8]) -> Option<Civil> {
+    let (head, rest) = text.split_at_checked(5)?;
+    imf_fixdate(&[head, b"0", rest].concat())
 }
 
 struct Civil {
@@ -186,7 +192,6 @@ mod tests {
             "-1",
             "Sun, 06 Nov 1994 08:49:37",
             "Sun, 06 Nov 1994 08:49:37 CET",
-            "Sun, 6 Nov 1994 08:49:37 GMT",
             "Sun, 31 Feb 1994 08:49:37 GMT",
             "Sun, 29 Feb 1900 08:49:37 GMT",
             "Sun, 00 Nov 1994 08:49:37 GMT",

@@ -58,6 +58,8 @@ pub enum Reject {
     UnknownEncoding,
     /// Transfer-Encoding in an HTTP/1.0 message.
     EncodingInHttp10,
+    /// Connection names a field that is not for one connection alone: who forwards the message would lose it.
+    Connection,
     /// The status line is not `version SP 3digit [SP reason] CRLF`, or the status is below 100.
     StatusLine,
     /// A chunk size is no hexadecimal number of 1 to 16 digits, or its line has anything else before the extensions.
@@ -103,6 +105,7 @@ impl Reject {
         Reject::RepeatedEncoding,
         Reject::UnknownEncoding,
         Reject::EncodingInHttp10,
+        Reject::Connection,
         Reject::StatusLine,
         Reject::ChunkSize,
         Reject::ChunkExtension,
@@ -153,6 +156,7 @@ impl Reject {
             Reject::RepeatedEncoding => "repeated Transfer-Encoding",
             Reject::UnknownEncoding => "unknown transfer coding",
             Reject::EncodingInHttp10 => "Transfer-Encoding in HTTP/1.0",
+            Reject::Connection => "Connection names a field that is meant for everybody",
             Reject::StatusLine => "malformed status line",
             Reject::ChunkSize => "malformed chunk size",
             Reject::ChunkExtension => "malformed or too long chunk extension",

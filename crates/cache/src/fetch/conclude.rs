@@ -211,7 +211,9 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
     };
     let mut attributes = attributes(fetch, ttl, flag);
-    (attributes.grace, attributes.keep) = (0.0, 0.0);
+    // In its grace a hit-for-miss marker still says that nobody need wait for another's fetch.
+    attributes.grace = if hit_for_pass.is_none() { fetch.grace } else { 0.0 };
+    attributes.keep = 0.0;
     attributes.origin_time = fetch.now;
     let variant = variant(fetch).unwrap_or_default();
     let creation = Creation { key: fetch.key, attributes, variant: &variant, head: b"", length: Some(0) };

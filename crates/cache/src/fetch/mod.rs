@@ -392,7 +392,7 @@ impl Fetch {
             Purpose::Miss | Purpose::Background => (self.ttl, self.grace, self.keep),
         };
         let (origin_time, uncacheable) = (self.origin_time, self.uncacheable);
-        Private { origin_time, ttl, grace, keep, uncacheable, sends_gzip: false }
+        Private { vxid: self.vxid, origin_time, ttl, grace, keep, uncacheable, sends_gzip: false }
     }
 }
 

@@ -28,6 +28,11 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         fetch.response.reason.extend_from_slice(standard);
     }
     log_response(fetch);
+    if fetch.response.status == 204 && says_body(&fetch.response.fields) {
+        // What follows the head cannot be told from the next response.
+        fetch.trail.records.text(Tag::FetchError, b"204 with a body");
+        return Step::failed();
+    }
     count(fetch, answer.framing);
     let mut answer = answer;
     if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
@@ -62,6 +67,10 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         Action::Pass(duration) => {
             fetch.uncacheable = true;
             let hit_for_pass = duration.unwrap_or(fetch.current.settings.default_ttl);
+            fetch.trail.records.fmt(
+                Tag::TTL,
+                format_args!("HFP {hit_for_pass:.0} 0 0 {:.0} uncacheable", fetch.origin_time),
+            );
             conclude::step(fetch, answer, Some(hit_for_pass)).await
         }
         Action::Retry => {
@@ -83,6 +92,12 @@ fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
         fetch.trail.release(connection);
     }
     next
+}
+
+/// Whether a head announces a body. A length of 0 does not.
+fn says_body(fields: &wire::Fields) -> bool {
+    fields.has_known(wire::Known::TransferEncoding)
+        || fields.get_known(wire::Known::ContentLength).is_some_and(|length| length != b"0")
 }
 
 fn count(fetch: &Fetch, framing: ResponseFraming) {

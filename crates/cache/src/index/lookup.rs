@@ -77,6 +77,8 @@ impl Index {
         let mut shard = self.shard(&query.key);
         let mut stale: Option<Arc<Object>> = None;
         let mut vary_example: Option<Arc<Object>> = None;
+        // A hit-for-miss marker in grace: nobody waits for another's fetch still.
+        let mut lapsed: Option<Arc<Object>> = None;
         if !query.always_miss {
             let single = shard.single.get(&query.key).map(|entry| std::slice::from_ref(&entry.0));
             let variants =
@@ -108,7 +110,11 @@ impl Index {
                     }
                     return Found::Hit(Arc::clone(object));
                 }
-                if marker.has(Flags::HIT_FOR_PASS) || marker.has(Flags::HIT_FOR_MISS) {
+                if marker.has(Flags::HIT_FOR_PASS) {
+                    continue;
+                }
+                if marker.has(Flags::HIT_FOR_MISS) {
+                    lapsed = lapsed.or_else(|| in_grace(object, query).then(|| Arc::clone(object)));
                     continue;
                 }
                 let newer = stale.as_ref().is_none_or(|other| object.origin_time() > other.origin_time());
@@ -132,6 +138,9 @@ impl Index {
                 shard.simplify(&query.key);
             }
             return Found::Stale(object, busy);
+        }
+        if somebody && let Some(marker) = lapsed {
+            return Found::HitForMiss(marker, Busy::new(Arc::clone(self), query.key, head.begin(&[])));
         }
         if somebody {
             if let Some((id, waker)) = waiter {

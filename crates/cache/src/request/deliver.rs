@@ -74,7 +74,7 @@ fn prepare(exchange: &mut Exchange) {
             response.fields.copy_from(known.fields());
             (known.origin_time(), exchange.hit.then(|| known.vxid()))
         }
-        Source::Private(private) => (private.origin_time, None),
+        Source::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
         Source::None => (now, None),
     };
     exchange.response.version = Version::Http11;

@@ -50,6 +50,8 @@ pub(crate) async fn step(
         }
         Action::Pass(_) => {
             exchange.source = Source::None;
+            // X-Varnish names the fetch of such a pass, as in Varnish.
+            exchange.hit = true;
             Step::Pass
         }
         Action::Restart => Step::Restart,

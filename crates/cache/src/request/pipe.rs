@@ -87,11 +87,16 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
     let mut head = Vec::new();
     let mut request = request.clone();
     prepare::default_host(&mut request, leaf.host_header());
+    if let Some(body) = &exchange.cached_body {
+        request.fields.remove_known(wire::Known::TransferEncoding);
+        request.fields.set_known(wire::Known::ContentLength, body.len().to_string().as_bytes());
+    }
     if let Err(reject) = wire::h1::write_request_head(&request, &mut head) {
         exchange.records.fmt(Tag::FetchError, format_args!("request cannot be sent: {reject}"));
         return Step::Synth(503, None);
     }
-    match open(exchange, &leaf, &head).await {
+    let cached = exchange.cached_body.clone().unwrap_or_default();
+    match open(exchange, &leaf, &head, &cached).await {
         Ok(connection) => {
             let now = exchange.local.now();
             exchange.timestamp("Pipe", now);
@@ -99,7 +104,8 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
         }
         Err(error) => {
             exchange.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(leaf.display())));
-            Step::Synth(503, None)
+            // As Varnish: whoever asked for a pipe gets its end, not an answer in HTTP.
+            Step::Done(Outcome::Close)
         }
     }
 }
@@ -108,6 +114,7 @@ async fn open(
     exchange: &Exchange,
     leaf: &Arc<origin::Backend>,
     head: &[u8],
+    body: &[u8],
 ) -> Result<origin::Connection, origin::Error> {
     let pools = &exchange.local.pools;
     let mut timeouts = leaf.timeouts(&pools.settings());
@@ -119,6 +126,6 @@ async fn open(
         now: exchange.now,
     };
     let mut connection = leaf.connect(pools, &want).await?;
-    connection.write_head(head, b"").await?;
+    connection.write_head(head, body).await?;
     Ok(connection)
 }

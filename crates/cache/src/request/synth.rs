@@ -22,7 +22,11 @@ pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Te
     prepare(exchange, status, reason);
     match exchange.decide(Sub::Synth).await {
         Action::Deliver => {}
-        Action::Restart => return Step::Restart,
+        Action::Restart if exchange.restarts <= exchange.current.settings.max_restarts => {
+            return Step::Restart;
+        }
+        // There were too many: that is what this answer says.
+        Action::Restart => {}
         _ => {
             // There is no answer to give when making the answer fails.
             exchange.close = true;

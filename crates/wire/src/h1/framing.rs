@@ -107,6 +107,26 @@ fn transfer_encoding(version: Version, fields: &Fields) -> Result<(), Reject> {
     if coding.eq_ignore_ascii_case(b"chunked") { Ok(()) } else { Err(Reject::UnknownEncoding) }
 }
 
+/// Whether Connection names only what may be one connection's: a sender that has Host or Age taken out for the next
+/// reader is an attacker.
+///
+/// # Errors
+/// [`Reject::Connection`] for a field that is known to be for every reader.
+///
+/// Source: RFC 9110, section 7.6.1.
+pub fn check_connection(fields: &Fields) -> Result<(), Reject> {
+    let mut options = fields.all_known(Known::Connection).flat_map(syntax::tokens);
+    // The two that nearly all send are no fields and cost no look-up.
+    let wrong = options.any(|option| {
+        !option.eq_ignore_ascii_case(b"keep-alive")
+            && !option.eq_ignore_ascii_case(b"close")
+            && Known::find(option).is_some_and(|known| {
+                !known.is_hop_by_hop() && known != Known::AcceptRanges || known == Known::ProxyAuthorization
+            })
+    });
+    if wrong { Err(Reject::Connection) } else { Ok(()) }
+}
+
 /// Whether the sender means to keep the connection: the default of its version, unless Connection says otherwise.
 /// `close` wins over `keep-alive`.
 ///

@@ -17,7 +17,9 @@ mod target;
 mod tests;
 mod write;
 
-pub use framing::{RequestFraming, ResponseFraming, keep_alive, request_framing, response_framing};
+pub use framing::{
+    RequestFraming, ResponseFraming, check_connection, keep_alive, request_framing, response_framing,
+};
 pub(crate) use request::check_host;
 pub use request::parse_request;
 pub use response::parse_response;

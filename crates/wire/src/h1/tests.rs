@@ -129,7 +129,9 @@ fn rfc9112_3_2_targets() {
     for target in ["a", "a/b", "a?b:c", "..", "a.b/c:d@e"] {
         assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\n\r\n")).target, target.as_bytes());
     }
-    for target in ["*", "a@b", "a\\b/c", ":x", "@evil/x", "?a", "/a#b", "#", "http:", "http:/x", "file:/etc", "h:80"] {
+    for target in
+        ["*", "a@b", "a\\b/c", ":x", "@evil/x", "?a", "/a#b", "#", "http:", "http:/x", "file:/etc", "h:80"]
+    {
         refused(format!("GET {target} HTTP/1.1\r\n\r\n"), Reject::Target);
     }
     for bytes in [&b"/\0x"[..], b"/\x01", b"/\x7f", b"/\xc3(\xff", "/\u{e9}".as_bytes(), b"/\tx", b"/a\r"] {
