@@ -82,6 +82,8 @@ pub(crate) struct Backend {
     pub(crate) changed: base::Time,
     /// What `-p` adds: whole lines.
     pub(crate) details: Vec<String>,
+    /// What `-p` adds in JSON: an object; empty for a director that has nothing to add.
+    pub(crate) details_json: String,
 }
 
 /// A ban, for `ban.list`.

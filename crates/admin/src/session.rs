@@ -32,6 +32,10 @@ pub trait Commands {
     fn now(&self) -> f64;
 }
 
+/// The reply to a command that needs a running cache, or that is not known, while none runs.
+const NOT_RUNNING: &str =
+    "Unknown request in manager process (child not running).\nType 'help' for more info.";
+
 /// The state of a session.
 #[derive(Debug)]
 pub struct Session {
@@ -103,21 +107,34 @@ impl Session {
     /// Runs one command, its words already apart, as the peer would give it. A `-` before it, by which files of commands
     /// say that it may fail, is passed over.
     pub fn dispatch(&mut self, words: &[String], commands: &mut dyn Commands) -> Reply {
-        let name = words[0].strip_prefix('-').unwrap_or(&words[0]);
-        if name.is_empty() {
-            let text = "Unknown request.\nType 'help' for more info.\nEmpty CLI command.\n";
-            return Reply::new(Status::Syntax, text);
+        // The sign may stand alone, as a word before the command.
+        let mut unsigned = words.to_vec();
+        if let Some(rest) = words[0].strip_prefix('-') {
+            match rest {
+                "" => drop(unsigned.remove(0)),
+                rest => rest.clone_into(&mut unsigned[0]),
+            }
         }
-        let Some(command) = table::find(name) else {
-            let stopped = self.trusted() && !commands.serving();
-            return if stopped { table::unknown_while_stopped() } else { table::unknown() };
+        let words = unsigned.as_slice();
+        let Some(name) = words.first() else {
+            return Reply::new(Status::Syntax, format!("{}Empty CLI command.\n", table::UNKNOWN));
         };
-        if !self.trusted() && !command.before_auth {
+        if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return Reply::new(
+                Status::Unknown,
+                format!("{}all commands are in lower-case.\n", table::UNKNOWN),
+            );
+        }
+        let command = table::find(name);
+        if !self.trusted() && command.is_none_or(|command| !command.before_auth) {
             return table::unknown();
         }
-        if command.serving && !commands.serving() {
-            return table::unknown_while_stopped();
-        }
+        let Some(command) = command.filter(|command| !command.serving || commands.serving()) else {
+            return match commands.serving() {
+                true => table::unknown(),
+                false => Reply::new(Status::Unknown, NOT_RUNNING),
+            };
+        };
         let json = words.get(1).is_some_and(|word| word == "-j");
         if json && !command.json {
             return Reply::new(Status::Unimplemented, "JSON unimplemented\n");
@@ -134,9 +151,9 @@ impl Session {
             Verb::Quit => self.close("Closing CLI connection"),
             Verb::Help if json => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                table::help_json(&words, commands.now())
+                table::help_json(&words, commands.now(), commands.serving())
             }
-            Verb::Help => table::help(arguments),
+            Verb::Help => table::help(arguments, commands.serving()),
             _ => commands.run(command, arguments, json),
         }
     }
@@ -215,6 +232,17 @@ mod tests {
         check(None, "ban a == b && c ~ d\n", &[(200, "ban a|==|b|&&|c|~|d")], false);
         check(
             None,
+            "-\n- ping 1\n-ping\n-Ping\n",
+            &[
+                (100, "Unknown request.\nType 'help' for more info.\nEmpty CLI command.\n"),
+                (200, "ping 1"),
+                (200, "ping "),
+                (101, "Unknown request.\nType 'help' for more info.\nall commands are in lower-case.\n"),
+            ],
+            false,
+        );
+        check(
+            None,
             "pi\"ng\"\nquit\nping\n",
             &[
                 (100, "Unknown request.\nType 'help' for more info.\nSyntax Error: Invalid '\"'\n"),
@@ -253,7 +281,7 @@ mod tests {
         session.feed(b"ban.list\nnope\nvcl.list\n", &mut commands, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("Unknown request in manager process").count(), 2, "{text}");
-        assert!(text.starts_with("101 83      \nUnknown request in manager process"), "{text}");
+        assert!(text.starts_with("101 82      \nUnknown request in manager process"), "{text}");
         assert!(text.ends_with("200 9       \nvcl.list \n"), "{text}");
     }
 }

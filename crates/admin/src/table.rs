@@ -264,40 +264,41 @@ pub fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.binary_search_by(|row| row.name.cmp(name)).ok().map(|index| &COMMANDS[index])
 }
 
+/// How the reply to something that is no command begins.
+pub const UNKNOWN: &str = "Unknown request.\nType 'help' for more info.\n";
+
 /// The reply to a name that is in no list.
 pub fn unknown() -> Reply {
-    Reply::new(Status::Unknown, "Unknown request.\nType 'help' for more info.\n")
+    Reply::new(Status::Unknown, UNKNOWN)
 }
 
-/// The reply to what the worker would know, while there is none.
-pub fn unknown_while_stopped() -> Reply {
-    let text = "Unknown request in manager process (child not running).\nType 'help' for more info.\n";
-    Reply::new(Status::Unknown, text)
+/// The commands there are at the moment: some only while clients are being served.
+fn present(serving: bool) -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().filter(move |command| serving || !command.serving)
 }
 
-/// `help` with its arguments, `-j` taken off.
-pub fn help(arguments: &[String]) -> Reply {
-    let mut text = String::new();
-    match arguments.first() {
-        None => {
-            for command in COMMANDS.iter().filter(|command| !command.hidden()) {
-                let _ = writeln!(text, "{}", command.syntax);
-            }
-        }
-        Some(name) => match find(name) {
-            Some(command) => {
-                let _ = writeln!(text, "{}\n{}", command.syntax, command.help);
-            }
-            None => return unknown(),
+/// `help` with its arguments, `-j` taken off: the list, without (or with `-a` and, alone, with `-d`) what is for tests;
+/// or what one command does.
+pub fn help(arguments: &[String], serving: bool) -> Reply {
+    let list = |wanted: fn(&Command) -> bool| {
+        let lines = present(serving).filter(|command| wanted(command));
+        Reply::ok(lines.fold(String::new(), |text, command| text + command.syntax + "\n"))
+    };
+    match arguments.first().map(String::as_str) {
+        None => list(|command| !command.hidden()),
+        Some("-a") => list(|_| true),
+        Some("-d") => list(Command::hidden),
+        Some(name) => match present(serving).find(|command| command.name == name) {
+            Some(command) => Reply::ok(format!("{}\n{}\n", command.syntax, command.help)),
+            None => unknown(),
         },
     }
-    Reply::ok(text)
 }
 
 /// `help -j`: the whole list, whatever the arguments, as in Varnish.
-pub fn help_json(words: &[&str], now: f64) -> Reply {
+pub fn help_json(words: &[&str], now: f64, serving: bool) -> Reply {
     let mut text = json::begin(2, words, now);
-    for (index, command) in COMMANDS.iter().enumerate() {
+    for (index, command) in present(serving).enumerate() {
         let _ = write!(
             text,
             "{}\n  {{\n    \"request\": {},\n    \"syntax\": {},\n    \"help\": {},\n    \"minarg\": {},\n    \
@@ -334,11 +335,19 @@ mod tests {
 
     #[test]
     fn help_is_made_from_the_rows() {
-        assert!(help(&[]).body.starts_with("auth <response>\nbackend.list [-j] [-p] [<backend_pattern>]\n"));
-        assert!(!help(&[]).body.contains("debug."));
-        assert_eq!(help(&["ping".into()]).body, "ping [-j] [<timestamp>]\nShow that the session lives.\n");
-        assert_eq!(help(&["x".into()]).status, Status::Unknown);
-        let json = help_json(&["help", "-j"], 1.0).body;
+        let all = help(&[], true).body;
+        assert!(all.starts_with("auth <response>\nbackend.list [-j] [-p] [<backend_pattern>]\n"), "{all}");
+        assert!(!all.contains("debug."), "{all}");
+        assert!(help(&[], false).body.starts_with("auth <response>\nbanner\n"));
+        assert!(help(&["-d".into()], true).body.starts_with("debug."));
+        assert!(help(&["-a".into()], true).body.contains("\ndebug.listen_address\n"));
+        assert_eq!(
+            help(&["ping".into()], true).body,
+            "ping [-j] [<timestamp>]\nShow that the session lives.\n"
+        );
+        assert_eq!(help(&["x".into()], true).status, Status::Unknown);
+        assert_eq!(help(&["ban".into()], false).status, Status::Unknown);
+        let json = help_json(&["help", "-j"], 1.0, true).body;
         assert!(json.starts_with("[ 2, [\"help\", \"-j\"], 1.000,\n  {\n    \"request\": \"auth\",\n"));
         assert!(json.ends_with("  }\n]\n"));
     }

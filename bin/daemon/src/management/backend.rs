@@ -47,10 +47,11 @@ impl<P: Plant> Management<P> {
             match argument.as_str() {
                 "-p" => probes = true,
                 "-j" => json = true,
-                flag if flag.starts_with('-') => return Reply::wrong(format!("Invalid argument: {flag}\n")),
-                _ if pattern.is_some() => {
-                    return Reply::new(admin::Status::TooMany, "Too many parameters\n");
+                flag if flag.starts_with('-') => {
+                    return Reply::wrong(format!("Invalid flag {}", flag.trim_start_matches('-')));
                 }
+                _ if pattern.is_some() => return Reply::wrong("Too many arguments"),
+                "" => {}
                 name => pattern = Some(name),
             }
         }
@@ -85,9 +86,8 @@ impl<P: Plant> Management<P> {
         text.push_str("\n  {");
         for (index, backend) in backends.iter().enumerate() {
             let (good, total) = backend.probe.unwrap_or((0, 0));
-            let details: Vec<String> = backend.details.iter().map(|line| json::string(line)).collect();
-            let details = match probes {
-                true => format!(",\n      \"probe_details\": [{}]", details.join(", ")),
+            let details = match probes && !backend.details_json.is_empty() {
+                true => format!(",\n      \"probe_details\": {}", backend.details_json),
                 false => String::new(),
             };
             let _ = write!(
@@ -164,8 +164,9 @@ mod tests {
                 "      \"last_change\": 1000.000\n    }\n  }\n]\n"
             ),
         );
-        check(&mut manager, "backend.list -p -j a b", 105, "Too many parameters\n");
-        check(&mut manager, "backend.list -x", 106, "Invalid argument: -x\n");
+        check(&mut manager, "backend.list -p a b", 105, "Too many parameters\n");
+        check(&mut manager, "backend.list a b", 106, "Too many arguments");
+        check(&mut manager, "backend.list -x", 106, "Invalid flag x");
     }
 
     #[test]

@@ -199,7 +199,7 @@ mod tests {
             &mut manager,
             "backend.list",
             101,
-            "Unknown request in manager process (child not running).\nType 'help' for more info.\n",
+            "Unknown request in manager process (child not running).\nType 'help' for more info.",
         );
     }
 

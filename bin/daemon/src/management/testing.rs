@@ -139,6 +139,7 @@ impl Plant for Paper {
             healthy,
             changed: 1000.0,
             details: vec![" probed".into()],
+            details_json: "{\"bits\": 1}".into(),
         };
         vec![backend("a", Some((2, 8)), false), backend("b", None, true)]
     }

@@ -69,15 +69,14 @@ fn leaf_row(vcl: &Vcl, backend: &origin::Backend) -> Backend {
         healthy: probe.as_ref().map_or(!backend.definition().none, |window| window.healthy()),
         changed: backend.changed(),
         details: backend.probe().map_or_else(Vec::new, probe_lines),
+        details_json: backend.probe().map_or("{}".to_owned(), probe_json),
     }
 }
 
 /// What `-p` adds for a probed backend: the last 64 outcomes, oldest first.
 fn probe_lines(probe: &origin::probe::State) -> Vec<String> {
     let window = probe.window();
-    let outcomes: String =
-        (0..64).rev().map(|bit| if window.happy() >> bit & 1 == 1 { 'H' } else { '-' }).collect();
-    vec![
+    let mut lines = vec![
         format!(
             " Current states  good: {:2} threshold: {:2} window: {:2}",
             window.good(),
@@ -86,15 +85,33 @@ fn probe_lines(probe: &origin::probe::State) -> Vec<String> {
         ),
         format!("  Average response time of good probes: {:.6}", window.average()),
         "  Oldest ================================================== Newest".to_owned(),
-        format!("  {outcomes} Happy"),
-        String::new(),
-    ]
+    ];
+    for (letter, words, bits) in window.history().filter(|(letter, _, bits)| *letter == 'H' || *bits != 0) {
+        let row: String = (0..64).rev().map(|bit| if bits >> bit & 1 == 1 { letter } else { '-' }).collect();
+        lines.push(format!("  {row} {words}"));
+    }
+    lines.push(String::new());
+    lines
+}
+
+/// The same in JSON, the bits as numbers.
+fn probe_json(probe: &origin::probe::State) -> String {
+    let window = probe.window();
+    let bits: String =
+        window.history().map(|(letter, _, bits)| format!("        \"bits_{letter}\": {bits},\n")).collect();
+    format!(
+        "{{\n{bits}        \"good\": {},\n        \"threshold\": {},\n        \"window\": {}\n      }}",
+        window.good(),
+        window.threshold(),
+        window.size()
+    )
 }
 
 fn director_row(vcl: &Vcl, director: &BackendRef, ask: &Ask<'_>) -> Backend {
-    let (mut summary, mut members) = (String::new(), String::new());
+    let (mut summary, mut members, mut details_json) = (String::new(), String::new(), String::new());
     director.list(ask, ListForm { members: false, json: false }, &mut summary);
     director.list(ask, ListForm { members: true, json: false }, &mut members);
+    director.list(ask, ListForm { members: true, json: true }, &mut details_json);
     let health = director.health(ask);
     Backend {
         vcl: vcl.name.clone(),
@@ -106,6 +123,7 @@ fn director_row(vcl: &Vcl, director: &BackendRef, ask: &Ask<'_>) -> Backend {
         changed: health.changed,
         // The text goes on in the director's own line, whose rest is empty.
         details: members.split('\n').skip(1).map(str::to_owned).collect(),
+        details_json,
     }
 }
 

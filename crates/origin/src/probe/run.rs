@@ -44,6 +44,7 @@ fn seconds(value: f64) -> Duration {
 fn record(backend: &Backend, state: &State, outcome: Outcome, now: f64) -> Report {
     let (verdict, window) = {
         let mut window = state.window.lock();
+        window.note(&outcome.bits());
         (window.record(outcome.happy, outcome.took), window.clone())
     };
     backend.counters().happy.set(window.happy());

@@ -56,7 +56,21 @@ pub struct Window {
     healthy: bool,
     average: Seconds,
     rate: f64,
+    /// For each letter of [`LETTERS`] but the last, whose bits are `happy`.
+    steps: [u64; LETTERS.len() - 1],
 }
+
+/// The steps of a probe: the letter of each, and what `backend.list -p` calls it. Varnish's.
+pub const LETTERS: [(char, &str); 8] = [
+    ('4', "Good IPv4"),
+    ('6', "Good IPv6"),
+    ('U', "Good UNIX"),
+    ('x', "Error Xmit"),
+    ('X', "Good Xmit"),
+    ('r', "Error Recv"),
+    ('R', "Good Recv"),
+    ('H', "Happy"),
+];
 
 impl Window {
     /// As a probe starts: with `initial` good outcomes, by default one less than it takes to be healthy.
@@ -65,7 +79,8 @@ impl Window {
         let threshold = definition.threshold.min(WINDOW_MAX);
         let initial = definition.initial.unwrap_or(threshold.saturating_sub(1)).min(threshold);
         let happy = if initial == WINDOW_MAX { u64::MAX } else { (1 << initial) - 1 };
-        let mut window = Self { happy, size, threshold, healthy: false, average: 0.0, rate: 0.0 };
+        let mut window =
+            Self { happy, size, threshold, healthy: false, average: 0.0, rate: 0.0, steps: [0; 7] };
         window.healthy = window.good() >= threshold;
         window
     }
@@ -85,6 +100,19 @@ impl Window {
             (false, false) => Verdict::StillSick,
             (true, false) => Verdict::WentSick,
         }
+    }
+
+    /// Notes how far a probe came, as the letters say of [`LETTERS`], before its outcome is recorded.
+    pub fn note(&mut self, letters: &str) {
+        for ((letter, _), bits) in LETTERS.iter().zip(&mut self.steps) {
+            *bits = *bits << 1 | u64::from(letters.contains(*letter));
+        }
+    }
+
+    /// For each of [`LETTERS`] in which of the last 64 probes it was so, newest in the lowest bit.
+    pub fn history(&self) -> impl Iterator<Item = (char, &'static str, u64)> {
+        let bits = self.steps.into_iter().chain([self.happy]);
+        LETTERS.into_iter().zip(bits).map(|((letter, words), bits)| (letter, words, bits))
     }
 
     /// How many of the window's outcomes were good.
