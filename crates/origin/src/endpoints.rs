@@ -28,8 +28,8 @@ impl fmt::Display for ResolveError {
 
 impl std::error::Error for ResolveError {}
 
-/// The addresses of a definition, preferred family first, otherwise in the resolver's order. Asks the system's resolver
-/// and blocks meanwhile; VCL is loaded on a control thread.
+/// The addresses of a definition, preferred family first, otherwise in the resolver's order: those that were found when the
+/// VCL was compiled. Where none were, asks the system's resolver and blocks meanwhile; VCL is loaded on a control thread.
 ///
 /// # Errors
 /// The host does not resolve.
@@ -49,7 +49,13 @@ pub(crate) fn resolve(
     };
     let fail =
         |source| ResolveError { backend: definition.name.clone(), host: format!("{host}:{port}"), source };
-    let mut addresses = look_up(host, port).map_err(fail)?;
+    let mut addresses = match definition.addresses.as_slice() {
+        [] => look_up(host, port).map_err(fail)?,
+        known => {
+            let port = port_number(port).map_err(fail)?;
+            known.iter().map(|&address| SocketAddr::new(address, port)).collect()
+        }
+    };
     addresses.sort_by_key(|address| address.is_ipv6() != prefer_ipv6);
     addresses.truncate(ADDRESSES_MAX);
     if addresses.is_empty() {
@@ -65,14 +71,18 @@ fn port_of(host: &str) -> Option<(&str, &str)> {
     (alone && !bare.is_empty() && !port.is_empty()).then_some((bare, port))
 }
 
-pub(crate) fn look_up(host: &str, port: &str) -> io::Result<Vec<SocketAddr>> {
-    let number = match port {
-        "http" => 80,
-        "https" => 443,
+fn port_number(port: &str) -> io::Result<u16> {
+    match port {
+        "http" => Ok(80),
+        "https" => Ok(443),
         _ => port
-            .parse::<u16>()
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("\"{port}\" is not a port")))?,
-    };
+            .parse()
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("\"{port}\" is not a port"))),
+    }
+}
+
+pub(crate) fn look_up(host: &str, port: &str) -> io::Result<Vec<SocketAddr>> {
+    let number = port_number(port)?;
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in (bare, number).to_socket_addrs()? {
@@ -100,6 +110,12 @@ mod tests {
         ] {
             assert_eq!(port_of(host), expected, "{host}");
         }
+        let known = BackendDefinition {
+            addresses: vec!["192.0.2.1".parse().unwrap(), "::2".parse().unwrap()],
+            ..definition("no.such.host.invalid", Some("83"))
+        };
+        let endpoints = ["[::2]:83", "192.0.2.1:83"].map(|address| Endpoint::Tcp(address.parse().unwrap()));
+        assert_eq!(resolve(&known, true).unwrap(), endpoints);
         let endpoints = resolve(&definition("127.0.0.1:81", Some("82")), false).unwrap();
         assert_eq!(endpoints, [Endpoint::Tcp("127.0.0.1:81".parse().unwrap())]);
     }

@@ -54,7 +54,7 @@ pub(crate) fn backend(
         }
         (Some(host), None) => {
             split_host(&mut definition);
-            resolvable(checker.options, &definition, host).map_err(inside)?;
+            definition.addresses = resolved(checker.options, &definition, host).map_err(inside)?;
             Ok(definition)
         }
         (None, Some(path)) => {
@@ -78,18 +78,18 @@ fn split_host(definition: &mut BackendDefinition) {
 }
 
 /// A host that cannot be resolved now is refused, not when it is first needed.
-fn resolvable(options: &Options, definition: &BackendDefinition, host: &Field) -> Checked<()> {
+fn resolved(options: &Options, definition: &BackendDefinition, host: &Field) -> Checked<Vec<IpAddr>> {
     let failed = |why: &str| -> Box<Problem> {
         let name = &definition.host;
         let words = format!("Backend host '\"{name}\"' could not be resolved to an IP address:\n\t{why}");
         Problem::at(host.value_span, words).into()
     };
     if definition.host.parse::<IpAddr>().is_ok() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     match (options.resolve)(&definition.host) {
         Ok(addresses) if addresses.is_empty() => Err(failed("Name or service not known")),
-        Ok(_) => Ok(()),
+        Ok(addresses) => Ok(addresses),
         Err(why) => Err(failed(&why)),
     }
 }

@@ -170,6 +170,8 @@ pub struct BackendDefinition {
     pub name: String,
     /// `.host`; empty with `.path`, or for `backend x none`.
     pub host: String,
+    /// What `host` resolved to when the VCL was compiled; none if it is an address, or was not asked for.
+    pub addresses: Vec<std::net::IpAddr>,
     /// `.port`; 80 if absent.
     pub port: Option<String>,
     /// `.path`: a Unix-domain socket.
