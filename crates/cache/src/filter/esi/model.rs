@@ -16,11 +16,12 @@ pub(crate) fn deliver(document: &[u8]) -> Vec<u8> {
                 commented = false;
                 (3, None)
             }
+            () if rest == b"<!--esi" => plain(7),
             () if rest.starts_with(b"<!--esi") && !removing => {
                 commented = true;
                 (7, None)
             }
-            () if rest.starts_with(b"<!--esi") => plain(through(rest, 7, b"-->")),
+            () if rest.starts_with(b"<!--esi") => plain(7),
             () if rest.starts_with(b"<!--") => plain(through(rest, 4, b"-->")),
             () if rest.starts_with(b"<![CDATA[") => plain(through(rest, 9, b"]]>")),
             () if rest.starts_with(b"<esi:") => element(rest, 5, &mut removing),

@@ -316,12 +316,14 @@ impl Parser {
         }
         match held {
             b"<![CDATA[" => self.not_held(9, State::Until(b"]]>", 0), sink),
-            b"<!--esi" => self.begin_comment(sink),
+            b"<!--esi" => {}
+            held if held.starts_with(b"<!--esi") => self.begin_comment(byte, sink),
             held if held.starts_with(b"<!--") && !begins(b"<!--esi") => {
                 self.not_held(4, State::Until(b"-->", 0), sink);
             }
             _ if begins(b"<esi:") || begins(b"</esi:") || begins(b"<![CDATA[") || begins(b"<!--esi") => {}
-            _ if self.options.ignore_other_elements => self.not_held(1, State::Text, sink),
+            // As in Varnish, the byte that shows it is text with it, even if it is another `<`.
+            _ if self.options.ignore_other_elements => self.not_held(held.len(), State::Text, sink),
             _ => self.not_held(1, State::Other, sink),
         }
     }
@@ -338,19 +340,22 @@ impl Parser {
         self.feed(&held[count..length], sink);
     }
 
-    fn begin_comment(&mut self, sink: &mut dyn Sink) {
+    /// `<!--esi` and a further byte.
+    fn begin_comment(&mut self, byte: u8, sink: &mut dyn Sink) {
         self.turn();
         if self.in_remove {
             sink.complain(Level::Error, self.turned, "ESI 1.0 Nested <!--esi element in <esi:remove>");
-            return self.not_held(7, State::Until(b"-->", 0), sink);
+            return self.not_held(7, State::Text, sink);
         }
         let held = std::mem::take(&mut self.held);
+        let held = &held[..held.len() - 1];
         // Not counted as markup: where no more of it follows, the body is sent as it is.
         self.at += held.len() as u64;
-        sink.leave_out(&held);
+        sink.leave_out(held);
         self.turn();
         self.in_comment = true;
         self.state = State::Text;
+        self.feed(&[byte], sink);
     }
 
     fn end_comment(&mut self, sink: &mut dyn Sink) {
