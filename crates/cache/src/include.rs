@@ -72,7 +72,7 @@ pub(crate) enum Refused {
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::TooDeep(max) => write!(f, "ESI depth limit reached (param max_esi_depth = {max})"),
+            Self::TooDeep(max) => write!(f, "ESI depth limit reach (param max_esi_depth = {max})"),
             Self::NoRequest => f.write_str("ESI include cannot be requested: host or URL is malformed"),
         }
     }

@@ -100,6 +100,12 @@ fn pipe(exchange: &mut Exchange) -> AfterHash {
         exchange.records.text(Tag::VCL_Error, b"vcl_recv{} returns pipe for HTTP/2 request. Doing pass.");
         return AfterHash::Pass;
     }
+    if exchange.esi_level > 0 {
+        exchange
+            .records
+            .text(Tag::VCL_Error, b"vcl_recv{} returns pipe for ESI included object. Doing pass.");
+        return AfterHash::Pass;
+    }
     AfterHash::Pipe
 }
 

@@ -197,12 +197,11 @@ impl Assembly {
         }
     }
 
-    /// An included request has its response.
+    /// An included request has its response. Whatever its status, that is what is included.
     fn started(&mut self, mut exchange: Box<Exchange>, outcome: &Outcome) -> Result<(), Aborted> {
         let must_succeed = self.site.heeds_errors && !exchange.may_fail;
-        let is_good = matches!(exchange.response.status, 200 | 204);
         let answers = matches!(outcome, Outcome::Deliver);
-        if !answers || must_succeed && !is_good {
+        if !answers {
             exchange.finish(0, 0, 0);
             self.part = Part::None;
             return if must_succeed { Err(Aborted) } else { Ok(()) };
