@@ -38,6 +38,16 @@ def noise(count):
     return random.Random(count).randbytes(count)
 
 
+def chunks_until(client, mark):
+    """The body's beginning, in whole chunks, through the one that brings `mark`."""
+    got = b""
+    while mark not in got:
+        size = int(client._until(b"\r\n"), 16)
+        check(size > 0, f"the body ended before {mark!r}: {got!r}")
+        got += client._take(size + 2)[:size]
+    return got
+
+
 MARKUP = {
     "/plain": ("<a>b</a>", "<a>b</a>"),
     "/include": ('<a><esi:include src="/x"/><b>', "<a>[/x]<b>"),
@@ -232,8 +242,8 @@ def broken_off():
         with Client(cache.port) as client:
             client.request(target)
             answer = client.head()
-            size = int(client._until(b"\r\n"), 16)
-            answer.body = client._take(size + 2)[:size]
+            # Only then does the include break off.
+            answer.body = chunks_until(client, b"[part")
             seen.set()
             client._read_chunks(answer)
             return answer
@@ -262,11 +272,7 @@ def streams():
     with Client(cache.port) as client:
         client.request("/page")
         response = client.head()
-        got = b""
-        while b"01234" not in got:
-            size = int(client._until(b"\r\n"), 16)
-            got += client._take(size + 2)[:size]
-        expect(got, b"<a>01234")
+        expect(chunks_until(client, b"01234"), b"<a>01234")
         go_on.set()
         client._read_chunks(response)
         expect(response.body, b"56789<b>")

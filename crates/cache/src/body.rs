@@ -5,7 +5,7 @@ use crate::fetch::filters::Filters;
 use crate::fetch::trail::Trail;
 use crate::filter::delivery::Filtered;
 use crate::filter::esi::assemble::Assembly;
-use crate::filter::{Chain, STEP};
+use crate::filter::{Chain, Pace, STEP};
 use crate::index::hot::Known;
 use bytes::Bytes;
 use copal_observe::{Records, Tag};
@@ -205,6 +205,7 @@ pub struct Relay {
     chain: Chain,
     input: Vec<u8>,
     input_at: usize,
+    pace: Pace,
     trail: Trail,
 }
 
@@ -218,12 +219,22 @@ impl Relay {
     ) -> Self {
         trail.received_body = first.len() as u64;
         let (chain, buffer) = (filters.chain, Vec::new());
-        let (connection, input_at) = (Some(connection), 0);
+        let (connection, input_at, pace) = (Some(connection), 0, Pace::default());
         if chain.is_empty() {
             let to = first.len();
-            return Self { connection, buffer: first, from: 0, to, chain, input: buffer, input_at, trail };
+            return Self {
+                connection,
+                buffer: first,
+                from: 0,
+                to,
+                chain,
+                input: buffer,
+                input_at,
+                pace,
+                trail,
+            };
         }
-        Self { connection, buffer, from: 0, to: 0, chain, input: first, input_at, trail }
+        Self { connection, buffer, from: 0, to: 0, chain, input: first, input_at, pace, trail }
     }
 
     /// What can be written now.
@@ -259,6 +270,7 @@ impl Relay {
             if !self.filter().await? {
                 return Ok(false);
             }
+            self.pace.step().await;
         }
     }
 

@@ -4,7 +4,7 @@ use super::filters::Filters;
 use super::trail::Trail;
 use super::{Answer, Failure, Fetch, Fetched, Step, conclude};
 use crate::body::Body;
-use crate::filter::{self, Chain};
+use crate::filter::{self, Chain, Pace};
 use crate::index::hot::Known;
 use copal_net as net;
 use copal_observe as observe;
@@ -306,6 +306,7 @@ impl Job {
         let mut input = std::mem::take(&mut self.first);
         let (mut at, mut end) = (0, false);
         let mut out = Vec::with_capacity(filter::STEP);
+        let mut pace = Pace::default();
         loop {
             if at == input.len() && !end {
                 input.resize(filter::STEP, 0);
@@ -318,6 +319,7 @@ impl Job {
             let took = self.chain.step(&input[at..], end, &mut out, trail)?;
             at += took.bytes;
             self.put(fill, &out).await?;
+            pace.step().await;
             if took.done && end {
                 return Ok(());
             }

@@ -1,6 +1,6 @@
 //! A body on its way to a client through filters, and the part of it that the client wants.
 
-use super::{Chain, Notes, STEP};
+use super::{Chain, Notes, Pace, STEP};
 use crate::body::{Aborted, Body};
 use copal_observe as observe;
 use observe::{Records, Tag};
@@ -47,6 +47,7 @@ pub struct Filtered {
     out: Vec<u8>,
     at: usize,
     ended: bool,
+    pace: Pace,
     /// Bytes of the output that are not wanted, then bytes that are.
     skip: u64,
     left: u64,
@@ -56,7 +57,17 @@ impl Filtered {
     /// What `chain` makes of `source`.
     pub(crate) fn new(source: Body, chain: Chain) -> Self {
         let kept = Kept::default();
-        Self { source, chain, kept, out: Vec::new(), at: 0, ended: false, skip: 0, left: u64::MAX }
+        Self {
+            source,
+            chain,
+            kept,
+            out: Vec::new(),
+            at: 0,
+            ended: false,
+            pace: Pace::default(),
+            skip: 0,
+            left: u64::MAX,
+        }
     }
 
     /// Only the bytes `from..end` of it.
@@ -74,6 +85,7 @@ impl Filtered {
             }
             let more = Box::pin(self.source.ready()).await?;
             self.step(more)?;
+            self.pace.step().await;
         }
     }
 
@@ -126,10 +138,14 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     fn now<T>(future: impl Future<Output = T>) -> T {
-        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => value,
-            Poll::Pending => panic!("there is nothing to wait for"),
+        let mut future = pin!(future);
+        // It gives way now and then, but has nothing to wait for.
+        for _ in 0..3 {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return value;
+            }
         }
+        panic!("there is nothing to wait for");
     }
 
     fn read(body: &mut Filtered) -> Result<Vec<u8>, Aborted> {

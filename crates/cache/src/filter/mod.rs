@@ -23,9 +23,38 @@ pub(crate) mod testing;
 use copal_observe as observe;
 use observe::Tag;
 use std::fmt;
+use std::future::poll_fn;
+use std::task::Poll;
 
 /// About how much a filter gives out in one step, in bytes. Some give a little more, to finish what they began.
 pub(crate) const STEP: usize = 32 << 10;
+
+/// After so many steps a body lets the thread's other requests have a turn: compressing takes a few milliseconds until then.
+const TURN: u32 = 4;
+
+/// Counts steps, and gives way now and then.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(u32);
+
+impl Pace {
+    /// A step was made.
+    pub(crate) async fn step(&mut self) {
+        self.0 += 1;
+        if self.0 < TURN {
+            return;
+        }
+        self.0 = 0;
+        let mut waited = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
 
 /// Where filters leave their records and counts.
 pub(crate) trait Notes {

@@ -12,8 +12,8 @@
 use super::plan::{Place, Step, is_gzipped};
 use crate::body::{Aborted, Body};
 use crate::exchange::{Exchange, Outcome};
-use crate::filter::STEP;
 use crate::filter::stitch::{Member, Stitch};
+use crate::filter::{Pace, STEP};
 use crate::include::{Include, Place as Site, Refused};
 use crate::index::hot::Known;
 use base::vxid::Vxid;
@@ -85,6 +85,7 @@ pub struct Assembly {
     begun: bool,
     out: Vec<u8>,
     out_at: usize,
+    pace: Pace,
     /// Requests that were made: the log links them.
     links: Vec<Vxid>,
     /// Why the latest include was not requested.
@@ -116,6 +117,7 @@ impl Assembly {
             begun: false,
             out: Vec::new(),
             out_at: 0,
+            pace: Pace::default(),
             links: Vec::new(),
             refused: None,
         }
@@ -148,6 +150,7 @@ impl Assembly {
                     if self.included().await? {
                         return Ok(true);
                     }
+                    self.pace.step().await;
                 }
             }
         }
