@@ -205,7 +205,8 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     let Some(busy) = fetch.busy.take() else { return };
     let (ttl, flag) = match hit_for_pass {
         Some(ttl) => {
-            fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {:.0} uncacheable", fetch.now));
+            let since = fetch.origin_time;
+            fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
             (ttl, Flags::HIT_FOR_PASS)
         }
         None => (fetch.ttl, Flags::HIT_FOR_MISS),

@@ -144,9 +144,14 @@ fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
     Fetched::Stored(object)
 }
 
-/// A new object with the stale one's body and the merged head.
+/// A new object with the stale one's body and the merged head. If the stale one is still filling, this waits for it.
 pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let Some(stale) = conclude::stale_of(fetch) else { return Step::Done(Fetched::Failed) };
+    if stale.state() != store::State::Stored && !completed(stale.object()).await {
+        // What the origin confirmed has turned out never to have been whole.
+        fetch.trail.records.text(Tag::FetchError, b"Template object failed");
+        return Step::failed();
+    }
     let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED);
     let Some(mut fill) = conclude::begin(fetch, variant, stale.length(), coding) else {
         conclude::release(fetch);
@@ -187,6 +192,27 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     // The new object stands in its place, whatever its variant was.
     fetch.local.shared.index.unlink(stale.object());
     Step::Done(Fetched::Stored(object))
+}
+
+/// Waits until `object` is stored; false if it fails.
+async fn completed(object: &Arc<store::Object>) -> bool {
+    let mut cursor = Cursor::new(object, 0, u64::MAX);
+    poll_fn(|context| {
+        loop {
+            match cursor.poll_ready(object, context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(false)) => return Poll::Ready(true),
+                Poll::Ready(Err(store::cursor::Cut)) => return Poll::Ready(false),
+                Poll::Ready(Ok(true)) => {}
+            }
+            let mut pieces: Vec<IoSlice<'_>> = Vec::new();
+            cursor.slices(object, 64, &mut pieces);
+            let count = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+            drop(pieces);
+            cursor.consume(object, count as u64);
+        }
+    })
+    .await
 }
 
 /// A body on its way into a store.

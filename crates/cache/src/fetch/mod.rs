@@ -277,10 +277,12 @@ impl Fetch {
         }
     }
 
-    /// Lets the fetch revalidate `stale`, if that is complete and has a validator.
+    /// Lets the fetch revalidate `stale`, if that has a validator. It may still be filling: a 304 then saves the origin the
+    /// second of two transfers.
     pub(crate) fn set_stale(&mut self, stale: Option<Arc<Object>>) {
         let Some(stale) = stale else { return };
-        if stale.state() == store::State::Stored && stale.flags().has(store::Flags::VALIDATOR) {
+        let of_use = stale.state() != store::State::Failed && !stale.is_windowed();
+        if of_use && stale.flags().has(store::Flags::VALIDATOR) {
             self.stale = Some(Rc::new(Known::new(stale)));
         }
     }

@@ -67,10 +67,6 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         Action::Pass(duration) => {
             fetch.uncacheable = true;
             let hit_for_pass = duration.unwrap_or(fetch.current.settings.default_ttl);
-            fetch.trail.records.fmt(
-                Tag::TTL,
-                format_args!("HFP {hit_for_pass:.0} 0 0 {:.0} uncacheable", fetch.origin_time),
-            );
             conclude::step(fetch, answer, Some(hit_for_pass)).await
         }
         Action::Retry => {
