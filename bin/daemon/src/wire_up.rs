@@ -87,7 +87,10 @@ pub(crate) fn front(parameters: &Parameters) -> front::Settings {
     front::Settings {
         timeout_idle: parameters.timeout_idle,
         timeout_req: parameters.timeout_req,
-        timeout_body: parameters.timeout_body,
+        timeout_body: match parameters.timeout_body {
+            0.0 => parameters.timeout_idle,
+            seconds => seconds,
+        },
         idle_send_timeout: parameters.idle_send_timeout,
         send_timeout: parameters.send_timeout,
         pipe_timeout: parameters.pipe_timeout,

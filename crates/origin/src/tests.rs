@@ -476,7 +476,7 @@ fn probes_make_a_backend_sick_and_well_again() {
             reports.set(reports.get() + 1);
             words.borrow_mut().push(report.verdict.words());
             clock.advance(1.0);
-            if reports.get() == 4 {
+            if reports.get() == 6 {
                 stop.request();
             }
         };
@@ -490,9 +490,20 @@ fn probes_make_a_backend_sick_and_well_again() {
             }
         };
         tokio::join!(runner, origin);
-        assert_eq!(*words.borrow(), ["Went sick", "Still sick", "Back healthy", "Went sick"]);
+        assert_eq!(
+            *words.borrow(),
+            [
+                "Still healthy",
+                "Still healthy",
+                "Went sick",
+                "Still sick",
+                "Went healthy",
+                "Went sick",
+                "Still sick"
+            ]
+        );
         assert!(!stage.backend.healthy());
-        assert_eq!(stage.backend.changed(), 53.0);
+        assert_eq!(stage.backend.changed(), 55.0);
         assert_eq!(stage.backend.counters().happy.get() & 15, 0b0110);
         assert_eq!(stage.backend.probe().unwrap().window().good(), 1);
     });

@@ -260,8 +260,8 @@ parameters! {
         "The most that is collected of a response that is for one client and may not be streamed. Copal's own.";
     synthetic_max: u64 = 1 << 20, Bytes(1 << 10, None), "bytes", [],
         "The longest body that VCL may make. Copal's own.";
-    timeout_body: f64 = 60.0, Seconds(0.0, None), "seconds", [],
-        "How long a client may pause within the body of a request. Copal's own.";
+    timeout_body: f64 = 0.0, Seconds(0.0, None), "seconds", [],
+        "How long a client may pause within the body of a request; 0 is timeout_idle. Copal's own.";
     timeout_req: f64 = 2.0, Seconds(0.0, None), "seconds", [],
         "How long the head of a request may take from its first byte. Copal's own.";
     uncacheable_ttl: f64 = 120.0, Seconds(0.0, None), "seconds", [ObjSticky],

@@ -335,6 +335,7 @@ impl Host for Fetch {
             return Err(Fault("only bereq can be rolled back here".into()));
         }
         self.request.copy_from(&self.original);
+        self.rolled_back = true;
         Ok(())
     }
 

@@ -177,6 +177,8 @@ pub(crate) struct Fetch {
     pub(crate) identity: Option<Text>,
     pub(crate) uncacheable: bool,
     pub(crate) was_304: bool,
+    /// `std.rollback(bereq)` was called: a response that is there goes, too.
+    pub(crate) rolled_back: bool,
     /// `utils.fast_304()`: a 304 changes nothing but the times of the object.
     pub(crate) in_place: bool,
     pub(crate) do_stream: bool,
@@ -254,6 +256,7 @@ impl Fetch {
             identity: exchange.identity.clone(),
             uncacheable: purpose == Purpose::Pass,
             was_304: false,
+            rolled_back: false,
             in_place: false,
             do_stream: true,
             do_esi: false,

@@ -57,12 +57,14 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     }
     compute_times(fetch);
     conclude::choose_storage(fetch);
+    fetch.rolled_back = false;
     let action = if fetch.is_builtin(Sub::BackendResponse) {
         builtin(fetch)
     } else {
         fetch.decide(Sub::BackendResponse).await
     };
     match action {
+        Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::failed()),
         Action::Deliver => conclude::step(fetch, answer, None).await,
         Action::Pass(duration) => {
             fetch.uncacheable = true;

@@ -7,6 +7,7 @@ use copal_vcl::value::ProbeDefinition;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use window::{Verdict, Window};
 
 pub use run::run;
@@ -16,12 +17,14 @@ pub use run::run;
 pub struct State {
     definition: Arc<ProbeDefinition>,
     window: Mutex<Window>,
+    /// Whether anything was reported of it.
+    told: AtomicBool,
 }
 
 impl State {
     pub(crate) fn new(definition: Arc<ProbeDefinition>) -> Self {
         let window = Mutex::new(Window::new(&definition));
-        Self { definition, window }
+        Self { definition, window, told: AtomicBool::new(false) }
     }
 
     /// Its definition.
@@ -65,7 +68,7 @@ pub struct Outcome {
 /// One probe's outcome and what follows from it. Prints as Varnish's `Backend_health` record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The backend as `vcl.name`.
+    /// The backend's name, without that of its VCL.
     pub backend: String,
     /// What changed.
     pub verdict: Verdict,
@@ -129,10 +132,10 @@ mod tests {
             line: "HTTP/1.1 200 OK".into(),
         };
         let verdict = window.record(true, outcome.took);
-        let report = Report { backend: "boot.default".into(), verdict, outcome, window };
+        let report = Report { backend: "default".into(), verdict, outcome, window };
         assert_eq!(
             report.to_string(),
-            "boot.default Back healthy 4---X-RH 3 3 8 0.000291 0.000291 \"HTTP/1.1 200 OK\""
+            "default Went healthy 4---X-RH 3 3 8 0.000291 0.000097 \"HTTP/1.1 200 OK\""
         );
     }
 }

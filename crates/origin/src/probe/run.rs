@@ -7,6 +7,7 @@ use copal_base::clock::Clock;
 use copal_net::worker::Stop;
 use copal_net::{Endpoint, Stream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -22,13 +23,38 @@ const LINE_MAX: usize = 128;
 pub async fn run(backend: Arc<Backend>, clock: Arc<dyn Clock>, stop: Stop, mut report: impl FnMut(&Report)) {
     let Some(state) = backend.probe() else { return };
     let interval = seconds(state.definition().interval).max(INTERVAL_MIN);
+    if !state.told.swap(true, Ordering::Relaxed) {
+        report(&standing(&backend, state, true));
+    }
+    // As in varnishd: at each start and end of the probing.
+    report(&standing(&backend, state, false));
+    poke_until(&backend, state, &*clock, &stop, interval, &mut report).await;
+    report(&standing(&backend, state, false));
+}
+
+/// What there is to say without a probe.
+fn standing(backend: &Backend, state: &State, fresh: bool) -> Report {
+    let window = state.window.lock().clone();
+    let outcome = Outcome { happy: window.happy() & 1 == 1, ..Outcome::default() };
+    let verdict = window.standing(fresh);
+    Report { backend: backend.definition().name.clone(), verdict, outcome, window }
+}
+
+async fn poke_until(
+    backend: &Backend,
+    state: &State,
+    clock: &dyn Clock,
+    stop: &Stop,
+    interval: Duration,
+    report: &mut impl FnMut(&Report),
+) {
     loop {
         let next = Instant::now() + interval;
         let outcome = tokio::select! {
-            outcome = poke(&backend, state) => outcome,
+            outcome = poke(backend, state) => outcome,
             () = stop.wait() => return,
         };
-        report(&record(&backend, state, outcome, clock.now()));
+        report(&record(backend, state, outcome, clock.now()));
         tokio::select! {
             () = sleep_until(next) => {}
             () = stop.wait() => return,
@@ -49,7 +75,7 @@ fn record(backend: &Backend, state: &State, outcome: Outcome, now: f64) -> Repor
     };
     backend.counters().happy.set(window.happy());
     backend.probed(window.healthy(), now);
-    Report { backend: backend.display().to_owned(), verdict, outcome, window }
+    Report { backend: backend.definition().name.clone(), verdict, outcome, window }
 }
 
 /// One probe, all of it within the probe's timeout.

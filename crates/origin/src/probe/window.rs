@@ -1,7 +1,7 @@
 //! The memory of a probe's outcomes and what follows from them. Pure.
 //!
 //! ```text
-//!          good >= threshold: Back            good >= threshold: Still
+//!          good >= threshold: Went            good >= threshold: Still
 //!   sick --------------------------> healthy --.
 //!    ^  '- good < threshold: Still    |    ^---'
 //!    '------ good < threshold: Went --'
@@ -23,7 +23,7 @@ pub enum Verdict {
     /// Was and is healthy.
     StillHealthy,
     /// Became healthy.
-    BackHealthy,
+    WentHealthy,
     /// Was and is sick.
     StillSick,
     /// Became sick.
@@ -35,7 +35,7 @@ impl Verdict {
     pub fn words(self) -> &'static str {
         match self {
             Self::StillHealthy => "Still healthy",
-            Self::BackHealthy => "Back healthy",
+            Self::WentHealthy => "Went healthy",
             Self::StillSick => "Still sick",
             Self::WentSick => "Went sick",
         }
@@ -43,7 +43,7 @@ impl Verdict {
 
     /// Whether it changed anything.
     pub fn changed(self) -> bool {
-        matches!(self, Self::BackHealthy | Self::WentSick)
+        matches!(self, Self::WentHealthy | Self::WentSick)
     }
 }
 
@@ -79,10 +79,20 @@ impl Window {
         let threshold = definition.threshold.min(WINDOW_MAX);
         let initial = definition.initial.unwrap_or(threshold.saturating_sub(1)).min(threshold);
         let happy = if initial == WINDOW_MAX { u64::MAX } else { (1 << initial) - 1 };
-        let mut window =
-            Self { happy, size, threshold, healthy: false, average: 0.0, rate: 0.0, steps: [0; 7] };
+        // The outcomes that are taken for granted count in the average, too, as ones that took no time.
+        let rate = f64::from(initial).min(AVERAGE_OVER);
+        let mut window = Self { happy, size, threshold, healthy: false, average: 0.0, rate, steps: [0; 7] };
         window.healthy = window.good() >= threshold;
         window
+    }
+
+    /// What to say of it where there is no new outcome; `fresh` is whether nothing was said before.
+    pub fn standing(&self, fresh: bool) -> Verdict {
+        match (self.healthy, fresh) {
+            (true, _) => Verdict::StillHealthy,
+            (false, true) => Verdict::WentSick,
+            (false, false) => Verdict::StillSick,
+        }
     }
 
     /// Takes one outcome; `took` is the time it took, which counts if it was good.
@@ -96,7 +106,7 @@ impl Window {
         let was = std::mem::replace(&mut self.healthy, healthy);
         match (was, self.healthy) {
             (true, true) => Verdict::StillHealthy,
-            (false, true) => Verdict::BackHealthy,
+            (false, true) => Verdict::WentHealthy,
             (false, false) => Verdict::StillSick,
             (true, false) => Verdict::WentSick,
         }
@@ -155,13 +165,13 @@ mod tests {
         Window::new(&ProbeDefinition { window: size, threshold, initial, ..ProbeDefinition::default() })
     }
 
-    /// Feeds `+` and `-` and compares the verdicts: `H`ealthy still, `B`ack, `S`ick still, `W`ent.
+    /// Feeds `+` and `-` and compares the verdicts: `H`ealthy still, `B`ack to health, `S`ick still, `W`ent sick.
     fn check(mut window: Window, outcomes: &str, expected: &str) {
         let verdicts: String = outcomes
             .chars()
             .map(|outcome| match window.record(outcome == '+', 0.1) {
                 Verdict::StillHealthy => 'H',
-                Verdict::BackHealthy => 'B',
+                Verdict::WentHealthy => 'B',
                 Verdict::StillSick => 'S',
                 Verdict::WentSick => 'W',
             })
@@ -182,11 +192,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_without_an_outcome() {
+        let (sick, healthy) = (window(8, 3, None), window(8, 3, Some(3)));
+        assert_eq!((sick.standing(true), sick.standing(false)), (Verdict::WentSick, Verdict::StillSick));
+        assert_eq!(
+            (healthy.standing(true), healthy.standing(false)),
+            (Verdict::StillHealthy, Verdict::StillHealthy)
+        );
+    }
+
+    #[test]
     fn average_follows_good_probes_only() {
-        let mut window = window(8, 3, None);
-        window.record(true, 1.0);
-        window.record(false, 100.0);
-        window.record(true, 3.0);
-        assert_eq!(window.average(), 2.0);
+        for (initial, average) in [(0, 2.0), (2, 1.0)] {
+            let mut window = window(8, 3, Some(initial));
+            window.record(true, 1.0);
+            window.record(false, 100.0);
+            window.record(true, 3.0);
+            assert_eq!(window.average(), average);
+        }
     }
 }

@@ -72,6 +72,10 @@ impl Changes {
                 .director
                 .fault(&format!("more than {CHANGES_MAX} changes without .reconfigure()")));
         }
+        if matches!(change, Change::Clear) {
+            // Of what came before it nothing is left to tell.
+            self.list.clear();
+        }
         self.list.push(change);
         Ok(())
     }
@@ -86,12 +90,14 @@ impl Changes {
         // One reconfiguration at a time, so that two tasks' changes add up and no circle closes. Nothing else is locked
         // while members are looked at: they may be directors with locks of their own.
         let _adding = adding();
-        let mut members = self.director.ring().members.clone();
+        let mut members: Vec<Option<Member>> =
+            self.director.ring().members.iter().cloned().map(Some).collect();
         for change in changes {
             if let Some(notice) = self.make(change, replicas, &mut members) {
                 outcome.notices.push(notice);
             }
         }
+        let members = close_gaps(members);
         outcome.changed = true;
         outcome.empty = members.is_empty();
         let ring = Arc::new(Ring::build(members));
@@ -99,17 +105,20 @@ impl Changes {
         outcome
     }
 
-    fn make(&self, change: Change, replicas: u32, members: &mut Vec<Member>) -> Option<String> {
+    fn make(&self, change: Change, replicas: u32, members: &mut Vec<Option<Member>>) -> Option<String> {
         match change {
             Change::Clear => members.clear(),
             Change::Remove { backend, ident } => {
-                members.retain(|member| !is_meant(member, backend.as_ref(), ident.as_deref()))
+                let meant = |member: &Member| is_meant(member, backend.as_ref(), ident.as_deref());
+                for place in members.iter_mut().filter(|place| place.as_ref().is_some_and(meant)) {
+                    *place = None;
+                }
             }
             Change::Add { backend, ident, rampup, weight } => {
                 // The product may go beyond what 32 bits hold; the conversion stops at their end.
                 let member =
                     Member { backend, ident, rampup, replicas: (f64::from(replicas) * weight) as u32 };
-                if let Some(known) = members.iter().find(|known| is_same(known, &member)) {
+                if let Some(known) = members.iter().flatten().find(|known| is_same(known, &member)) {
                     let ident = known.ident.as_ref().map(|ident| format!("/{ident}")).unwrap_or_default();
                     return Some(format!(
                         "backend {}{ident} already exists - skipping",
@@ -123,7 +132,10 @@ impl Changes {
                 if members.len() >= CHANGES_MAX {
                     return Some(format!("more than {CHANGES_MAX} backends - skipping {}", member.ident()));
                 }
-                members.push(member);
+                match members.iter_mut().find(|place| place.is_none()) {
+                    Some(gap) => *gap = Some(member),
+                    None => members.push(Some(member)),
+                }
             }
         }
         None
@@ -134,6 +146,19 @@ impl Drop for Changes {
     fn drop(&mut self) {
         self.apply(REPLICAS);
     }
+}
+
+/// The members without the gaps that removed ones left, which the last ones fill: places are told in the log.
+fn close_gaps(mut members: Vec<Option<Member>>) -> Vec<Member> {
+    let mut at = 0;
+    while at < members.len() {
+        if members[at].is_none() {
+            members.swap_remove(at);
+        } else {
+            at += 1;
+        }
+    }
+    members.into_iter().flatten().collect()
 }
 
 /// Two members without identifications are the same if they are one backend; otherwise the identifications decide.
