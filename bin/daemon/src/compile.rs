@@ -73,6 +73,12 @@ fn make(
     parameters: &Parameters,
     world: &dyn World,
 ) -> Result<Program, String> {
+    let limit = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    vcl::regex::configure(
+        limit(parameters.pcre2_match_limit),
+        limit(parameters.pcre2_depth_limit),
+        parameters.pcre2_jit_compilation,
+    );
     let options = vcl::Options {
         include: &|name, from| world.include(name, from).map(|source| (source.name, source.text)),
         glob: &|pattern, from| world.glob(pattern, from),

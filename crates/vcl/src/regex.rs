@@ -4,12 +4,14 @@ use crate::host::Fault;
 use pcre2::bytes::{CaptureLocations, Regex as Compiled, RegexBuilder};
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// How much work one match may do before it counts as failed (Varnish's `pcre2_match_limit`).
-const MATCH_LIMIT: u32 = 10_000;
-/// How deep a match may nest where PCRE2 interprets; its JIT compiler keeps to its own 32 KiB stack.
-const DEPTH_LIMIT: u32 = 1_000;
+/// How much work one match may do before it counts as failed (`pcre2_match_limit`).
+static MATCH_LIMIT: AtomicU32 = AtomicU32::new(10_000);
+/// How deep a match may nest where PCRE2 interprets (`pcre2_depth_limit`); its JIT compiler keeps to its own 32 KiB stack.
+static DEPTH_LIMIT: AtomicU32 = AtomicU32::new(20);
+/// Whether patterns become machine code (`pcre2_jit_compilation`).
+static MACHINE_CODE: AtomicBool = AtomicBool::new(true);
 /// How large a substitution may grow, in bytes.
 const SUBSTITUTED_MAX: usize = 1 << 20;
 /// How many regexes' working areas a thread keeps; more regexes than that take turns.
@@ -38,6 +40,14 @@ thread_local! {
         RefCell::new((0..AREAS).map(|_| None).collect());
 }
 
+/// Sets, for the whole process and for patterns compiled from now on, how many steps a match may take, how deep it may
+/// nest where it is interpreted, and whether patterns become machine code.
+pub fn configure(match_limit: u32, depth_limit: u32, machine_code: bool) {
+    MATCH_LIMIT.store(match_limit.max(1), Ordering::Relaxed);
+    DEPTH_LIMIT.store(depth_limit.max(1), Ordering::Relaxed);
+    MACHINE_CODE.store(machine_code, Ordering::Relaxed);
+}
+
 impl Regex {
     /// Compiles `pattern`.
     ///
@@ -46,9 +56,11 @@ impl Regex {
     pub fn new(pattern: &str) -> Result<Self, String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // The limits go in front of the pattern: PCRE2 takes the lower of these and any that the pattern sets.
-        let prefix = format!("(*LIMIT_MATCH={MATCH_LIMIT})(*LIMIT_DEPTH={DEPTH_LIMIT})");
+        let load = |limit: &AtomicU32| limit.load(Ordering::Relaxed);
+        let (steps, depth) = (load(&MATCH_LIMIT), load(&DEPTH_LIMIT));
+        let prefix = format!("(*LIMIT_MATCH={steps})(*LIMIT_DEPTH={depth})");
         let compiled = RegexBuilder::new()
-            .jit_if_available(true)
+            .jit_if_available(MACHINE_CODE.load(Ordering::Relaxed))
             .build(&format!("{prefix}{pattern}"))
             .map_err(|error| {
                 let place = error.offset().map(|at| at.saturating_sub(prefix.len())).unwrap_or(0);

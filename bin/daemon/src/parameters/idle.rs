@@ -65,15 +65,6 @@ pub(super) static IDLE: &[Row] = &[
         "a response is sent in as few calls as it fits",
     )
     .flags(&[Wizard]),
-    idle("pcre2_depth_limit", Count(1, None), "", "20", "the limit on matching steps bounds the depth too"),
-    idle(
-        "pcre2_jit_compilation",
-        Switch,
-        "bool",
-        "on",
-        "regular expressions are always compiled to machine code",
-    ),
-    idle("pcre2_match_limit", Count(1, None), "", "10000", "the limit on matching steps is fixed"),
     idle("pool_req", Pool, "", "10,100,10", NO_POOL),
     idle("pool_sess", Pool, "", "10,100,10", NO_POOL),
     idle("pool_vbo", Pool, "", "10,100,10", NO_POOL),

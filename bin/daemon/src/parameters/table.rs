@@ -208,6 +208,13 @@ parameters! {
         "Beyond max_vcl: 0 loads, 1 loads with a warning, 2 refuses.";
     nuke_limit: u64 = 50, Count(0, None), "allocations", [Experimental],
         "How many objects may be evicted to make room for one piece of another.";
+    pcre2_depth_limit: u64 = 20, Count(1, None), "", [],
+        "How deep a match of a regular expression may nest where the pattern is not machine code. For patterns that are \
+         compiled from then on, as are the other two.";
+    pcre2_jit_compilation: bool = true, Switch, "bool", [],
+        "Whether regular expressions are compiled to machine code.";
+    pcre2_match_limit: u64 = 10_000, Count(1, None), "", [],
+        "How many steps a match of a regular expression may take; a longer one fails the request.";
     ping_interval: u64 = 3, Count(0, None), "seconds", [MustRestart],
         "How often the manager asks whether the worker lives. Zero is never, for debuggers.";
     pipe_sess_max: u64 = 0, Count(0, None), "connections", [],
