@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
 use vcl::value::BackendRef;
-use wire::Known;
 use wire::h1::RequestFraming;
+use wire::{Fields, Known, Version};
 
 use copal_vcl as vcl;
 
@@ -77,6 +77,9 @@ async fn exchange(
         }
     };
     opened(fetch, &connection);
+    if asks_close(&fetch.request.fields) {
+        connection.close_after();
+    }
     let head = head(fetch, leaf.host_header())?;
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
     let sent = connection.write_head(&head, &cached).await.map_err(failed)?;
@@ -90,6 +93,11 @@ async fn exchange(
     let now = fetch.local.now();
     fetch.trail.timestamp("Beresp", now);
     Ok(Answer { connection: Some(connection), framing })
+}
+
+/// Whether Connection, which VCL may have set, says that the connection ends with this message.
+pub(super) fn asks_close(fields: &Fields) -> bool {
+    !wire::h1::keep_alive(Version::Http11, fields)
 }
 
 fn want(fetch: &Fetch, leaf: &Backend, reuse: bool) -> Want {

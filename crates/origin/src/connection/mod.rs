@@ -161,6 +161,11 @@ impl Connection {
         (&mut self.stream, unread)
     }
 
+    /// Has the connection closed after this exchange, however it ends.
+    pub fn close_after(&mut self) {
+        self.keep = false;
+    }
+
     /// Ends the exchange: keeps the connection for another if it is fit for that, else closes it. Says which.
     pub fn release(self) -> bool {
         let fit = self.keep
