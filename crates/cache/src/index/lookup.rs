@@ -139,7 +139,7 @@ impl Index {
             }
             return Found::Stale(object, busy);
         }
-        if somebody && let Some(marker) = lapsed {
+        if let Some(marker) = lapsed {
             return Found::HitForMiss(marker, Busy::new(Arc::clone(self), query.key, head.begin(&[])));
         }
         if somebody {
