@@ -40,16 +40,18 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
     }
 }
 
-/// One request, and a second on a fresh connection if a reused one turned out to be closed.
+/// One request, and a second on a fresh connection if a reused one turned out to be closed before anything of the
+/// client's body was taken from it.
 async fn attempt(
     fetch: &mut Fetch,
     body: &mut dyn RequestBody,
     backend: BackendRef,
 ) -> Result<Answer, Failure> {
     let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
-    let repeatable = fetch.upload == Upload::None || matches!(fetch.upload, Upload::Cached(_));
-    match exchange(fetch, body, &leaf, repeatable).await {
-        Err(Failure::Origin(error, name)) if error.retry() == Retry::Same && repeatable => {
+    match exchange(fetch, body, &leaf, true).await {
+        Err(Failure::Origin(error, name))
+            if error.retry() == Retry::Same && fetch.upload != Upload::Spent =>
+        {
             fetch.local.counters.backend_retry.inc();
             fetch
                 .trail

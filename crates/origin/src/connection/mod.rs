@@ -38,7 +38,8 @@ enum Body {
     Broken,
 }
 
-/// Bytes of one exchange, as they went over the wire (framing of bodies included).
+/// Bytes of one exchange, as they went over the wire; of the response's body without the framing of chunks, as Varnish
+/// counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Request head, PROXY header included.
