@@ -2,6 +2,7 @@
 """Directors: how each chooses, and what a sick backend changes."""
 import collections
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -101,6 +102,26 @@ def nested():
 def removed():
     cache, _ = directed("new d = directors.round_robin(); " + ADD + " d.remove_backend(b2);")
     expect(set(spread(cache, 20)), {"0", "1"})
+
+
+@case("what the operator says of a director counts where it is a member, and is listed")
+def operators_word():
+    first, second = Origin(), Origin()
+    cache = Daemon("vcl 4.1;\nimport directors;\nimport std;\n"
+                   + first.backend("one") + second.backend("two")
+                   + "sub vcl_init { new inner = directors.round_robin(); inner.add_backend(one);\n"
+                     "new outer = directors.fallback(); outer.add_backend(inner.backend()); outer.add_backend(two); }\n"
+                     "sub vcl_recv { set req.backend_hint = outer.backend(); return (pass); }\n"
+                     "sub vcl_deliver { set resp.http.inner = std.healthy(inner.backend()); }\n")
+    fetch(cache.port, "/1")
+    expect((len(first.requests), len(second.requests)), (1, 0))
+    cache.ok("backend.set_health", "inner", "sick")
+    expect(fetch(cache.port, "/2")["inner"], "false")
+    expect((len(first.requests), len(second.requests)), (1, 1), "the second member serves")
+    check(re.search(r"^boot\.inner +sick +1/1 +healthy ", cache.ok("backend.list"), re.M), cache.ok("backend.list"))
+    cache.ok("backend.set_health", "*.inner", "auto")
+    expect(fetch(cache.port, "/3")["inner"], "true")
+    expect((len(first.requests), len(second.requests)), (2, 1))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use base::{Seconds, Time};
 use copal_base as base;
@@ -97,6 +98,10 @@ pub trait Backend: Any + Send + Sync {
     fn health(&self, ask: &Ask<'_>) -> Health;
     /// For whoever knows the concrete type.
     fn as_any(&self) -> &dyn Any;
+    /// Where a director keeps what an operator said of it; it heeds that in [`Backend::health`].
+    fn operator(&self) -> Option<&Operator> {
+        None
+    }
     /// As [`Backend::resolve`], for a caller that has the task at hand: a shard director whose parameters were changed
     /// for this task (`shard_param.set()` in `vcl_backend_fetch`) sees the change. The default looks at `ask` only.
     fn resolve_in_task(&self, ask: &Ask<'_>, host: &mut dyn crate::host::Host) -> Resolved {
@@ -160,6 +165,39 @@ pub struct Health {
     pub healthy: bool,
     /// When `healthy` last changed.
     pub changed: Time,
+}
+
+/// What an operator said of a director's health (`backend.set_health`), which comes before its own opinion. It counts
+/// where the director is asked how it is: by `std.healthy`, and as a member of another director.
+#[derive(Debug, Default)]
+pub struct Operator {
+    /// 0: nothing, 1: healthy, 2: sick.
+    word: AtomicU8,
+    /// The bits of the [`Time`] at which that was said.
+    since: AtomicU64,
+}
+
+impl Operator {
+    /// What was said: whether it is healthy, and when; `None` if it is to decide for itself.
+    pub fn word(&self) -> Option<Health> {
+        let healthy = match self.word.load(Ordering::Relaxed) {
+            0 => return None,
+            word => word == 1,
+        };
+        Some(Health { healthy, changed: Time::from_bits(self.since.load(Ordering::Relaxed)) })
+    }
+
+    /// Takes the operator's word; `None` leaves it to the director.
+    pub fn set(&self, healthy: Option<bool>, now: Time) {
+        self.since.store(now.to_bits(), Ordering::Relaxed);
+        let word = healthy.map_or(0, |healthy| if healthy { 1 } else { 2 });
+        self.word.store(word, Ordering::Relaxed);
+    }
+
+    /// The operator's word, else what `own` says.
+    pub fn over(&self, own: impl FnOnce() -> Health) -> Health {
+        self.word().unwrap_or_else(own)
+    }
 }
 
 /// A `backend` definition, attributes checked but nothing resolved or opened. Times in seconds; `None` means the

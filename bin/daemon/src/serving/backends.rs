@@ -10,7 +10,7 @@ use copal_vcl as vcl;
 use copal_vmods as vmods;
 use std::any::Any;
 use std::sync::Arc;
-use vcl::value::{Ask, BackendRef, ListForm};
+use vcl::value::{Ask, BackendRef, ListForm, Operator};
 
 /// The backends that are defined in the VCL, not its directors.
 pub(super) fn leaves(vcl: &Vcl) -> Vec<Arc<origin::Backend>> {
@@ -113,13 +113,18 @@ fn director_row(vcl: &Vcl, director: &BackendRef, ask: &Ask<'_>) -> Backend {
     director.list(ask, ListForm { members: true, json: false }, &mut members);
     director.list(ask, ListForm { members: true, json: true }, &mut details_json);
     let health = director.health(ask);
+    let word = director.operator().and_then(Operator::word);
     Backend {
         vcl: vcl.name.clone(),
         name: director.name().to_owned(),
         kind: director.kind().to_owned(),
-        admin: AdminHealth::Auto,
+        admin: match word {
+            None => AdminHealth::Auto,
+            Some(word) if word.healthy => AdminHealth::Healthy,
+            Some(_) => AdminHealth::Sick,
+        },
         probe: counts(&summary),
-        healthy: health.healthy,
+        healthy: opinion(&summary).unwrap_or(health.healthy),
         changed: health.changed,
         // The text goes on in the director's own line, whose rest is empty.
         details: members.split('\n').skip(1).map(str::to_owned).collect(),
@@ -133,7 +138,12 @@ fn counts(summary: &str) -> Option<(u64, u64)> {
     Some((good.parse().ok()?, total.parse().ok()?))
 }
 
-/// Notes what the operator says of the backend `name`. Directors go by their members.
+/// The word of `2/3<TAB>healthy`: what the director thinks itself, whatever the operator said.
+fn opinion(summary: &str) -> Option<bool> {
+    summary.split_once('\t').map(|(_, word)| word.trim_end() == "healthy")
+}
+
+/// Notes what the operator says of the backend or director `name`.
 pub(super) fn set_health(vcl: &Vcl, name: &str, health: AdminHealth, now: Time) {
     let admin = match health {
         AdminHealth::Auto => origin::Admin::Auto,
@@ -143,6 +153,16 @@ pub(super) fn set_health(vcl: &Vcl, name: &str, health: AdminHealth, now: Time) 
     let every = leaves(vcl).into_iter().chain(grouped(vcl));
     for backend in every.filter(|backend| backend.definition().name == name) {
         backend.set_admin(admin, now);
+    }
+    let word = match health {
+        AdminHealth::Auto => None,
+        AdminHealth::Healthy => Some(true),
+        AdminHealth::Sick => Some(false),
+    };
+    for director in directors(vcl).filter(|director| director.name() == name) {
+        if let Some(operator) = director.operator() {
+            operator.set(word, now);
+        }
     }
 }
 
@@ -154,5 +174,8 @@ mod tests {
     fn summaries_of_directors() {
         assert_eq!(counts("2/3\thealthy"), Some((2, 3)));
         assert_eq!(counts(""), None);
+        assert_eq!(opinion("2/3\thealthy"), Some(true));
+        assert_eq!(opinion("0/3\tsick"), Some(false));
+        assert_eq!(opinion(""), None);
     }
 }

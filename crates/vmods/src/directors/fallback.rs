@@ -7,7 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vcl::host::Result;
-use vcl::value::{Ask, Backend, Health, ListForm, Resolved};
+use vcl::value::{Ask, Backend, Health, ListForm, Operator, Resolved};
 use vcl::vmod::{Call, ObjectRef};
 
 /// The director.
@@ -48,7 +48,11 @@ impl Backend for Fallback {
     }
 
     fn health(&self, ask: &Ask<'_>) -> Health {
-        self.members.health(ask)
+        self.members.operator.over(|| self.members.health(ask))
+    }
+
+    fn operator(&self) -> Option<&Operator> {
+        Some(&self.members.operator)
     }
 
     fn list(&self, ask: &Ask<'_>, form: ListForm, out: &mut String) {

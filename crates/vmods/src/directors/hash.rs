@@ -10,7 +10,7 @@ use copal_vcl as vcl;
 use std::any::Any;
 use std::sync::Arc;
 use vcl::host::Result;
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Operator, Resolved, Value};
 use vcl::vmod::{Call, ObjectRef};
 
 /// The director.
@@ -44,7 +44,11 @@ impl Backend for Hash {
     }
 
     fn health(&self, ask: &Ask<'_>) -> Health {
-        self.members.health(ask)
+        self.members.operator.over(|| self.members.health(ask))
+    }
+
+    fn operator(&self) -> Option<&Operator> {
+        Some(&self.members.operator)
     }
 
     fn list(&self, ask: &Ask<'_>, form: ListForm, out: &mut String) {

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use vcl::host::{Fault, Result};
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Operator, Resolved, Value};
 use vcl::vmod::Call;
 
 /// The most members a director may have. VCL that adds one at each request comes to a fault, not to the end of memory.
@@ -30,6 +30,8 @@ pub(super) struct Member {
 pub(super) struct Members {
     /// The director's name in VCL.
     pub(super) name: String,
+    /// What an operator said of the director.
+    pub(super) operator: Operator,
     list: RwLock<Vec<Member>>,
 }
 
@@ -75,7 +77,7 @@ pub(super) fn itself<T: Listed>(call: &mut Call<'_>) -> Result<Value> {
 
 impl Members {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.into(), list: RwLock::default() }
+        Self { name: name.into(), operator: Operator::default(), list: RwLock::default() }
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Vec<Member>> {
@@ -372,6 +374,10 @@ mod tests {
         assert_eq!(a.members.health(&ask), Health { healthy: true, changed: 5.0 });
         leaves[1].set(false, 9.0);
         assert_eq!(a.members.health(&ask), Health { healthy: false, changed: 9.0 });
+        a_ref.operator().unwrap().set(Some(true), 11.0);
+        assert_eq!(a_ref.health(&ask), Health { healthy: true, changed: 11.0 });
+        a_ref.operator().unwrap().set(None, 12.0);
+        assert_eq!(a_ref.health(&ask), Health { healthy: false, changed: 9.0 });
     }
 
     #[test]

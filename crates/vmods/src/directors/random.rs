@@ -6,7 +6,7 @@ use copal_vcl as vcl;
 use std::any::Any;
 use std::sync::Arc;
 use vcl::host::Result;
-use vcl::value::{Ask, Backend, Health, ListForm, Resolved};
+use vcl::value::{Ask, Backend, Health, ListForm, Operator, Resolved};
 use vcl::vmod::{Call, ObjectRef};
 
 /// The director.
@@ -36,7 +36,11 @@ impl Backend for Random {
     }
 
     fn health(&self, ask: &Ask<'_>) -> Health {
-        self.members.health(ask)
+        self.members.operator.over(|| self.members.health(ask))
+    }
+
+    fn operator(&self) -> Option<&Operator> {
+        Some(&self.members.operator)
     }
 
     fn list(&self, ask: &Ask<'_>, form: ListForm, out: &mut String) {

@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use vcl::host::{Fault, Host, Result, Sub};
-use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
+use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Operator, Resolved, Value};
 use vcl::vmod::{Call, ObjectRef};
 
 /// `debug()`: log each lookup.
@@ -37,6 +37,7 @@ const DEBUG_RING: u32 = 2;
 /// The director.
 pub(super) struct Shard {
     name: String,
+    operator: Operator,
     ring: RwLock<Arc<Ring>>,
     /// The bits of an `f64` from 0 to below 1.
     warmup: AtomicU64,
@@ -61,6 +62,7 @@ struct TaskArguments {
 impl Shard {
     fn new(name: &str) -> Self {
         Self {
+            operator: Operator::default(),
             name: name.into(),
             ring: RwLock::default(),
             warmup: AtomicU64::new(0f64.to_bits()),
@@ -154,7 +156,12 @@ impl Backend for Shard {
     }
 
     fn health(&self, ask: &Ask<'_>) -> Health {
-        any_healthy(self.ring().members.iter().map(|member| &member.backend), ask)
+        let members = || any_healthy(self.ring().members.iter().map(|member| &member.backend), ask);
+        self.operator.over(members)
+    }
+
+    fn operator(&self) -> Option<&Operator> {
+        Some(&self.operator)
     }
 
     fn list(&self, ask: &Ask<'_>, form: ListForm, out: &mut String) {
