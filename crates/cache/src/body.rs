@@ -305,6 +305,7 @@ impl Relay {
             }
             Err(failure) => {
                 self.trail.records.fmt(Tag::FetchError, format_args!("{failure}"));
+                self.trail.closed("Failure receiving req.body");
                 self.trail.local.counters.fetch_failed.inc();
                 self.chain.close(&mut self.trail);
                 self.connection = None;
@@ -358,6 +359,7 @@ async fn read(
         }
         Err(error) => {
             trail.records.fmt(Tag::FetchError, format_args!("{error}"));
+            trail.closed(error.close_reason());
             trail.local.counters.fetch_failed.inc();
             *slot = None;
             Err(Aborted)

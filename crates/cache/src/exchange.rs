@@ -118,6 +118,8 @@ pub struct Transfer {
     pub response_head: u64,
     /// Bytes of the response's body, without chunk framing.
     pub response_body: u64,
+    /// Bytes of the head that a pipe sent to the backend.
+    pub pipe_head: u64,
 }
 
 /// The times of a request.
@@ -199,6 +201,8 @@ pub struct Exchange {
     pub(crate) pipe_request: Option<Box<RequestHead>>,
     /// `bereq.connect_timeout` as `vcl_pipe` set it, in seconds.
     pub(crate) pipe_connect_timeout: Option<Seconds>,
+    /// VCL failed: the connection ends after the answer.
+    vcl_failed: bool,
     pub(crate) transfer: Transfer,
     pub(crate) begun: bool,
 }
@@ -255,6 +259,7 @@ impl Exchange {
             task_data: Vec::new(),
             pipe_request: None,
             pipe_connect_timeout: None,
+            vcl_failed: false,
             transfer: Transfer::default(),
             begun: false,
         }
@@ -282,6 +287,7 @@ impl Exchange {
         self.hit = false;
         self.framing = framing;
         self.close = self.close_after;
+        self.vcl_failed = false;
         self.client_ip = self.session.client;
         self.identity = None;
         self.cached_body = None;
@@ -290,15 +296,25 @@ impl Exchange {
         self.begun = true;
         self.reset_for_recv();
         self.local.counters.client_req.inc();
+        // The session's record of it; a batch has records of one transaction only.
+        self.records.begin(self.session.vxid, Kind::Session);
+        self.records.link(Tag::Link, "req", self.vxid, "rxreq");
         self.records.begin(self.vxid, Kind::Client);
         self.records.link(Tag::Begin, "req", self.session.vxid, "rxreq");
         self.records.arrival(arrival);
         if let Some(vcl) = &self.current.vcl {
             self.records.text(Tag::VCL_use, vcl.name.as_bytes());
         }
+        if let Some(expect) = self.request.fields.get_known(Field::Expect) {
+            self.records.header(Tag::ReqUnset, b"Expect", expect);
+            self.request.fields.remove_known(Field::Expect);
+        }
         self.log_request_start();
         rules::hop::strip_nominated(&mut self.request.fields);
-        self.request.fields.collect_known(Field::Cookie, b"; ");
+        if self.request.version == Version::Http20 {
+            // A stream's cookies come in pieces (RFC 9113, section 8.2.3).
+            self.request.fields.collect_known(Field::Cookie, b"; ");
+        }
         self.request.fields.collect_known(Field::CacheControl, b", ");
         request::recv::add_forwarded_for(self);
         if self.current.vcl.as_ref().is_some_and(|vcl| !vcl.instance.program.is_builtin(Sub::Recv)) {
@@ -323,6 +339,7 @@ impl Exchange {
         self.records.begin(self.vxid, Kind::Client);
         self.records.link(Tag::Begin, "req", place.vxid, "esi");
         self.records.timestamp("Start", now, now, now);
+        self.records.text(Tag::ReqURL, &self.request.target);
         self.log_request_start();
         self.original.copy_from(&self.request);
     }
@@ -418,9 +435,11 @@ impl Exchange {
     }
 
     /// Counts a VCL that failed.
-    pub(crate) fn count_failure(&self, action: &Action) {
+    pub(crate) fn count_failure(&mut self, action: &Action) {
         if matches!(action, Action::Fail) {
             self.local.counters.vcl_fail.inc();
+            self.vcl_failed = true;
+            self.close = true;
         }
     }
 
@@ -483,8 +502,8 @@ impl Exchange {
         counters.s_pipe_hdrbytes.add(self.transfer.request_head);
         counters.s_pipe_in.add(from_client);
         counters.s_pipe_out.add(to_client);
-        let head = self.transfer.request_head;
-        self.records.numbers(Tag::PipeAcct, &[head, 0, from_client, to_client]);
+        let Transfer { request_head, pipe_head, .. } = self.transfer;
+        self.records.numbers(Tag::PipeAcct, &[request_head, pipe_head, from_client, to_client]);
         self.end();
     }
 
@@ -501,6 +520,20 @@ impl Exchange {
     /// `HTTP/1.0` clients and those who asked for it get their connection closed.
     pub(crate) fn client_wants_close(&self) -> bool {
         !wire::h1::keep_alive(self.request.version, &self.request.fields)
+    }
+
+    /// Why the connection ends after this response, in Varnish's words of `SessClose`.
+    pub fn close_reason(&self) -> &'static str {
+        match () {
+            () if self.vcl_failed => "VCL_FAILURE",
+            () if !self.client_wants_close() => "RESP_CLOSE",
+            () if self.request.version == Version::Http10
+                && !self.request.fields.has_known(Field::Connection) =>
+            {
+                "REQ_HTTP10"
+            }
+            () => "REQ_CLOSE",
+        }
     }
 
     /// Whether the request has a body that nobody read yet.

@@ -171,7 +171,6 @@ impl Connection {
         let settings = self.front.settings();
         let framing = wire::h1::request_framing(&exchange.request).unwrap_or(RequestFraming::None);
         let expects_continue = expectation(exchange).unwrap_or(false);
-        exchange.request.fields.remove_known(Known::Expect);
         let arrival = self.front.local.now();
         let Self { stream, buffer, deadline, .. } = self;
         let mut body =
@@ -211,7 +210,7 @@ impl Connection {
         drained: bool,
         linger: f64,
     ) -> Result<(), Closed> {
-        let close = exchange.close;
+        let (close, reason) = (exchange.close, exchange.close_reason());
         exchange.finish(sent.head, sent.body, received);
         if !sent.complete {
             // Where only the end of the connection ends the body, a clean end would pass for the whole.
@@ -224,7 +223,7 @@ impl Connection {
             self.linger(linger).await;
             return Err("REQ_CLOSE");
         }
-        if close { Err("RESP_CLOSE") } else { Ok(()) }
+        if close { Err(reason) } else { Ok(()) }
     }
 
     /// Joins client and backend until both are done.
@@ -257,12 +256,7 @@ impl Connection {
         if matches!(written, Ok(Ok(()))) {
             self.linger(self.front.settings().linger).await;
         }
-        match reject {
-            wire::Reject::HeadTooLarge | wire::Reject::TargetTooLong | wire::Reject::MethodTooLong => {
-                "RX_OVERFLOW"
-            }
-            _ => "RX_BAD",
-        }
+        reject::close_reason(reject)
     }
 
     /// Lets the client read our last words: without this, closing on unread bytes would reset the connection before it

@@ -68,16 +68,40 @@ pub(crate) fn log(local: &cache::Local, session: Vxid, reject: wire::Reject, hea
     }
     reason(counters, reject).inc();
     let now = local.now();
+    let number = local.vxid();
     let mut records = Records::new(&local.log);
-    records.begin(local.vxid(), Kind::Client);
+    records.begin(session, Kind::Session);
+    records.link(Tag::Link, "req", number, "rxreq");
+    records.begin(number, Kind::Client);
     records.link(Tag::Begin, "req", session, "rxreq");
-    records.timestamp("Start", now, now, now);
-    records.fmt(
-        Tag::HttpGarbage,
-        format_args!("{}", String::from_utf8_lossy(&head[..head.len().min(80)]).escape_debug()),
-    );
-    records.fmt(Tag::Error, format_args!("{reject}"));
+    records.arrival(now);
+    match reject {
+        Reject::Expectation => {}
+        Reject::RepeatedHost => records.text(Tag::BogoHeader, b"Multiple Host: headers"),
+        Reject::FieldSpace | Reject::FieldName | Reject::FieldValue | Reject::LineEnd => {
+            records.fmt(Tag::BogoHeader, format_args!("{reject}"));
+        }
+        _ => records.fmt(Tag::Debug, format_args!("{reject}")),
+    }
+    if reject != Reject::Expectation {
+        records.text(Tag::HttpGarbage, head);
+    }
+    records.text(Tag::RespProtocol, b"HTTP/1.1");
     records.fmt(Tag::RespStatus, format_args!("{}", reject.status()));
+    records.text(Tag::RespReason, wire::standard_reason(reject.status()).as_bytes());
     records.numbers(Tag::ReqAcct, &[head.len() as u64, 0, head.len() as u64, sent as u64, 0, sent as u64]);
     records.end();
+}
+
+/// What `SessClose` says of a connection that ended so. The words are Varnish's.
+pub(crate) fn close_reason(reject: Reject) -> &'static str {
+    match reject {
+        Reject::MethodTooLong
+        | Reject::TargetTooLong
+        | Reject::HeadTooLarge
+        | Reject::LineTooLong
+        | Reject::TooManyFields => "RX_OVERFLOW",
+        Reject::RepeatedHost | Reject::Host | Reject::Authority => "RX_BAD",
+        _ => "RX_JUNK",
+    }
 }

@@ -105,7 +105,6 @@ impl Records {
         }
         self.used += size;
         self.count += block.count;
-        self.written();
     }
 }
 

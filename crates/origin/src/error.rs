@@ -123,14 +123,37 @@ impl Error {
         }
     }
 
-    /// The text of the `FetchError` record; `backend` is its name as `vcl.name`. The first words are Varnish's.
+    /// What `BackendClose` says of a connection that this ended. The words are Varnish's.
+    pub fn close_reason(&self) -> &'static str {
+        match self {
+            Self::Unhealthy
+            | Self::Busy
+            | Self::HeldDown(_)
+            | Self::Connect { .. }
+            | Self::ConnectTimeout
+            | Self::Tls(_)
+            | Self::Send(_)
+            | Self::SendTimeout => "Error transaction",
+            Self::StaleReuse | Self::Closed { .. } | Self::Receive(_) => "Received bad req/resp",
+            Self::FirstByteTimeout | Self::BetweenBytesTimeout => "Receive timeout",
+            Self::Malformed(_) | Self::InterimFlood | Self::Switching => "Received junk data",
+            Self::Truncated => "Failure receiving req.body",
+        }
+    }
+
+    /// The text of the `FetchError` record; `backend` is its name in VCL. The first words are Varnish's.
     pub fn fetch_error(&self, backend: &str) -> String {
         match self {
             Self::Unhealthy => format!("backend {backend}: unhealthy"),
             Self::Busy => format!("backend {backend}: busy"),
             Self::Connect { source, .. } => {
-                format!("backend {backend}: fail errno {} ({source})", source.raw_os_error().unwrap_or(0))
+                // The number stands before it already.
+                let text = source.to_string();
+                let text = text.split_once(" (os error").map_or(text.as_str(), |(text, _)| text);
+                format!("backend {backend}: fail errno {} ({text})", source.raw_os_error().unwrap_or(0))
             }
+            // The rest of a broken head is for `Debug`.
+            Self::Malformed(_) => "http format error".to_owned(),
             Self::ConnectTimeout | Self::HeldDown(_) | Self::Tls(_) => {
                 format!("backend {backend}: {self}")
             }
@@ -168,18 +191,18 @@ impl fmt::Display for Error {
             Self::Connect { endpoint, .. } => write!(f, "connecting to {endpoint} failed"),
             Self::ConnectTimeout => f.write_str("connect timeout"),
             Self::Tls(fault) => write!(f, "TLS: {fault}"),
-            Self::StaleReuse => f.write_str("kept connection was closed"),
+            Self::StaleReuse => f.write_str("HTC eof (-1)"),
             Self::Send(error) => write!(f, "sending request failed: {error}"),
             Self::SendTimeout => f.write_str("send timeout"),
             Self::FirstByteTimeout => f.write_str("first byte timeout"),
             Self::BetweenBytesTimeout => f.write_str("between bytes timeout"),
-            Self::Closed { begun: false } => f.write_str("http first read error: EOF"),
-            Self::Closed { begun: true } => f.write_str("http read error: EOF"),
+            Self::Closed { begun: false } => f.write_str("HTC eof (-1)"),
+            Self::Closed { begun: true } => f.write_str("HTC eof (-1) within a head"),
             Self::Receive(error) => write!(f, "http read error: {error}"),
             Self::Malformed(reject) => write!(f, "http format error: {reject}"),
             Self::InterimFlood => f.write_str("too many interim responses"),
             Self::Switching => f.write_str("unasked switch of protocols"),
-            Self::Truncated => f.write_str("body ended early"),
+            Self::Truncated => f.write_str("straight insufficient bytes"),
         }
     }
 }
@@ -209,7 +232,7 @@ mod tests {
         assert_eq!(Error::FirstByteTimeout.fetch_error("boot.a"), "first byte timeout");
         let expired = Error::Tls(Fault::Certificate("has expired".into()));
         assert_eq!(expired.fetch_error("boot.a"), "backend boot.a: TLS: certificate has expired");
-        assert_eq!(Error::Closed { begun: false }.fetch_error("x"), "http first read error: EOF");
+        assert_eq!(Error::Closed { begun: false }.fetch_error("x"), "HTC eof (-1)");
     }
 
     #[test]

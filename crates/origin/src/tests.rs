@@ -130,13 +130,19 @@ fn bodies_by_length_chunks_and_close() {
 
 #[test]
 fn cut_and_malformed_answers_are_errors() {
-    check("", "http first read error: EOF");
-    check("HTTP/1.1 20", "http read error: EOF");
-    check("HTTP/1.1 100 Continue\r\n\r\n", "http read error: EOF");
-    check("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nhello", "body ended early");
-    check("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", "body ended early");
-    check("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "body ended early");
-    check("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", "body ended early");
+    check("", "HTC eof (-1)");
+    check("HTTP/1.1 20", "HTC eof (-1) within a head");
+    check("HTTP/1.1 100 Continue\r\n\r\n", "HTC eof (-1) within a head");
+    check("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nhello", "straight insufficient bytes");
+    check("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", "straight insufficient bytes");
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "straight insufficient bytes",
+    );
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
+        "straight insufficient bytes",
+    );
     check(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
         "http format error",

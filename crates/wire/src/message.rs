@@ -156,7 +156,7 @@ pub fn standard_reason(status: u16) -> &'static str {
         413 => "Content Too Large",
         414 => "URI Too Long",
         415 => "Unsupported Media Type",
-        416 => "Range Not Satisfiable",
+        416 => "Requested Range Not Satisfiable",
         417 => "Expectation Failed",
         418 => "I'm a teapot",
         421 => "Misdirected Request",

@@ -19,8 +19,14 @@ use wire::h1::ResponseFraming;
 
 /// Stores the answer, or hands it to the asking client. `hit_for_pass` is the life of such a marker, if one is wanted.
 pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option<f64>) -> Step {
+    if let Some(ttl) = hit_for_pass {
+        let since = fetch.origin_time;
+        fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
+    }
     let now = fetch.local.now();
     fetch.trail.timestamp("Process", now);
+    // VCL may say more in a status than a client sees.
+    fetch.response.status %= 1000;
     let copy = if fetch.uncacheable { Copy::PassResponse } else { Copy::StoreResponse };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     let filters = match filters(fetch, &answer) {
@@ -30,8 +36,6 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
             return Step::failed();
         }
     };
-    // VCL may say more in a status than a client sees.
-    fetch.response.status %= 1000;
     if fetch.uncacheable {
         mark(fetch, hit_for_pass);
         return private(fetch, answer, Vec::new(), filters).await;
@@ -204,11 +208,7 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     fetch.local.counters.beresp_uncacheable.inc();
     let Some(busy) = fetch.busy.take() else { return };
     let (ttl, flag) = match hit_for_pass {
-        Some(ttl) => {
-            let since = fetch.origin_time;
-            fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
-            (ttl, Flags::HIT_FOR_PASS)
-        }
+        Some(ttl) => (ttl, Flags::HIT_FOR_PASS),
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
     };
     let mut attributes = attributes(fetch, ttl, flag);
@@ -270,6 +270,9 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
             } else {
                 head.fields.remove_known(Field::ContentLength);
             }
+            if !filters.parses {
+                log_transient(fetch);
+            }
             log_body(fetch, framing, fetch.do_stream && !filters.parses);
             let body = match filters.parses {
                 true => fill::aside(fetch, connection, first, filters).await,
@@ -282,6 +285,12 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
         (_, None) => Body::Empty,
     };
     Step::Done(Fetched::Private { head, body, private })
+}
+
+/// The records have a place for every body; that of one client's is called as in Varnish.
+fn log_transient(fetch: &mut Fetch) {
+    let engine = fetch.local.shared.stores.transient();
+    fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
 }
 
 /// The body straight from the origin. `None` if it was to be complete first, and failed.
@@ -323,9 +332,12 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
         let object = Arc::clone(fill.object());
         publish(fetch, &fill);
         fill.commit();
+        fetch.trail.records.fmt(Tag::Length, format_args!("{}", body.len()));
         return Fetched::Stored(object);
     }
     release(fetch);
+    log_transient(fetch);
+    fetch.trail.records.fmt(Tag::Length, format_args!("{}", body.len()));
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     Fetched::Private { head, body: Body::bytes(Bytes::from(body)), private: fetch.private() }

@@ -30,6 +30,8 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     if waited_for && fetch.purpose != Purpose::Background {
         fetch.ttl = 1.0;
     }
+    let now = fetch.now;
+    fetch.trail.timestamp("Error", now);
     log_error_response(fetch);
     match fetch.decide(Sub::BackendError).await {
         Action::Deliver => {
@@ -44,6 +46,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
 fn log_error_response(fetch: &mut Fetch) {
     let Fetch { trail, response, .. } = fetch;
     let records = &mut trail.records;
+    records.text(Tag::BerespProtocol, b"HTTP/1.1");
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);
     for field in response.fields.iter() {

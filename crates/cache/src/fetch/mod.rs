@@ -158,6 +158,8 @@ pub(crate) struct Fetch {
     pub(crate) current: Rc<Current>,
     pub(crate) request: RequestHead,
     pub(crate) original: RequestHead,
+    /// The client's method and protocol, until they are logged with `bereq`.
+    pub(crate) asked: Option<(Vec<u8>, wire::Version)>,
     pub(crate) response: ResponseHead,
     pub(crate) machine: Machine,
     pub(crate) trail: Trail,
@@ -239,6 +241,7 @@ impl Fetch {
             current: Rc::clone(&exchange.current),
             request,
             original,
+            asked: Some((exchange.request.method.clone(), exchange.request.version)),
             response: ResponseHead::default(),
             machine: Machine::default(),
             trail,
@@ -351,10 +354,7 @@ impl Fetch {
 
     /// Runs a subroutine, waiting for what it waits for.
     pub(crate) async fn decide(&mut self, subroutine: Sub) -> Action {
-        if subroutine == Sub::BackendFetch {
-            // The others judge an answer, and by the moment at which it came.
-            self.now = self.local.now();
-        }
+        self.now = self.local.now();
         let current = Rc::clone(&self.current);
         let Some(vcl) = &current.vcl else { return Action::Fail };
         let mut machine = std::mem::take(&mut self.machine);

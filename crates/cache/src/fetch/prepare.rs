@@ -72,7 +72,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if let Some(stale) = &fetch.stale {
         rules::conditional::add_conditions(stale.fields(), &mut fetch.request.fields);
     }
-    log_request(fetch);
+    log_bereq(fetch);
     if fetch.retries > 0 {
         // Each try is a transaction of its own.
         let number = fetch.vxid.to_string();
@@ -92,7 +92,11 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
         fetch.decide(Sub::BackendFetch).await
     };
     match action {
-        Action::Fetch => Step::Send,
+        Action::Fetch => {
+            let now = fetch.local.now();
+            fetch.trail.timestamp("Fetch", now);
+            Step::Send
+        }
         Action::Abandon => Step::Done(super::Fetched::Failed),
         Action::Error(Some((status, reason))) => Step::Error(status, reason),
         Action::Error(None) => Step::failed(),
@@ -100,9 +104,24 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     }
 }
 
-fn log_request(fetch: &mut Fetch) {
-    let Fetch { trail, request, .. } = fetch;
-    let records = &mut trail.records;
+/// Logs `bereq`: as the client asked for it, and then what is different.
+fn log_bereq(fetch: &mut Fetch) {
+    let Fetch { trail, request, asked, .. } = fetch;
+    let Some((method, version)) = asked.take() else { return log_request(&mut trail.records, request) };
+    let method = std::mem::replace(&mut request.method, method);
+    let version = std::mem::replace(&mut request.version, version);
+    log_request(&mut trail.records, request);
+    if method != request.method {
+        trail.records.text(Tag::BereqMethod, &method);
+    }
+    if version != request.version {
+        trail.records.text(Tag::BereqProtocol, crate::exchange::protocol(version));
+    }
+    (request.method, request.version) = (method, version);
+}
+
+/// Logs a request to a backend.
+pub(crate) fn log_request(records: &mut observe::Records, request: &RequestHead) {
     records.text(Tag::BereqMethod, &request.method);
     records.text(Tag::BereqURL, &request.target);
     records.text(Tag::BereqProtocol, crate::exchange::protocol(request.version));

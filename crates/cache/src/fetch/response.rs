@@ -1,6 +1,6 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send};
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude};
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -35,6 +35,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     }
     count(fetch, answer.framing);
     let mut answer = answer;
+    let mut merged = None;
     if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
         let Some(stale) = fetch.stale.clone() else {
             // Nobody asked for a condition.
@@ -49,13 +50,19 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
             fetch.request.fields.remove_known(wire::Known::IfModifiedSince);
             return give_up(fetch, answer, Step::Send);
         }
+        let confirmed = std::mem::take(&mut fetch.response.fields);
+        fetch.response.fields.copy_from(&confirmed);
         merge(fetch);
+        merged = Some(confirmed);
         if let Some(connection) = answer.connection.take() {
             fetch.trail.release(connection);
         }
         answer.framing = ResponseFraming::None;
     }
     compute_times(fetch);
+    if let Some(confirmed) = merged {
+        log_merged(fetch, &confirmed);
+    }
     conclude::choose_storage(fetch);
     fetch.rolled_back = false;
     let action = if fetch.is_builtin(Sub::BackendResponse) {
@@ -63,11 +70,6 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     } else {
         fetch.decide(Sub::BackendResponse).await
     };
-    if let Some(connection) = &mut answer.connection
-        && send::asks_close(&fetch.response.fields)
-    {
-        connection.close_after();
-    }
     match action {
         Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::failed()),
         Action::Deliver => conclude::step(fetch, answer, None).await,
@@ -93,6 +95,8 @@ fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
         (answer.framing, answer.connection)
     {
         fetch.trail.release(connection);
+    } else {
+        fetch.trail.closed(super::trail::VCL_CLOSED);
     }
     next
 }
@@ -129,6 +133,18 @@ fn log_response(fetch: &mut Fetch) {
     }
 }
 
+/// Logs what a response has from the stored one, besides what the 304 said.
+fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
+    let Fetch { trail, response, .. } = fetch;
+    let records = &mut trail.records;
+    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
+    records.text(Tag::BerespReason, &response.reason);
+    for line in response.fields.lines().filter(|line| !confirmed.lines().any(|other| other == *line)) {
+        records.text(Tag::BerespHeader, line);
+    }
+}
+
 /// The stored response with the news of a 304 (RFC 9111, section 4.3.4).
 fn merge(fetch: &mut Fetch) {
     let Some(stale) = &fetch.stale else { return };
@@ -156,6 +172,10 @@ fn compute_times(fetch: &mut Fetch) {
     // To VCL what may not be kept has no life, not less than none.
     (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl.max(0.0), lifetime.grace, lifetime.keep);
     fetch.origin_time = lifetime.t_origin;
+    if fetch.purpose == Purpose::Pass {
+        // It lives for nobody.
+        return;
+    }
     fetch.trail.records.fmt(
         Tag::TTL,
         format_args!(
@@ -175,16 +195,17 @@ fn compute_times(fetch: &mut Fetch) {
 
 /// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
 fn builtin(fetch: &mut Fetch) -> Action {
+    fetch.trail.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
     if !fetch.uncacheable
         && let rules::storable::Storable::No(why) =
             rules::storable::storable(fetch.ttl, &fetch.response.fields)
     {
         fetch.trail.records.fmt(Tag::Debug, format_args!("not stored: {why}"));
-        fetch.uncacheable = true;
         fetch.ttl = fetch.current.settings.uncacheable_ttl;
         fetch.log_ttl();
+        fetch.uncacheable = true;
     }
-    fetch.log_native(b"BACKEND_RESPONSE", b"deliver");
+    fetch.trail.records.text(Tag::VCL_return, b"deliver");
     Action::Deliver
 }
 

@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
 use vcl::value::BackendRef;
+use wire::Known;
 use wire::h1::RequestFraming;
-use wire::{Fields, Known, Version};
 
 use copal_vcl as vcl;
 
@@ -28,35 +28,61 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
         fetch.local.counters.backend_unhealthy.inc();
         fetch.trail.records.fmt(Tag::FetchError, format_args!("Director {name} returned no backend"));
-        return Step::failed();
+        return gave_up(fetch);
     };
     fetch.chosen = Some(BackendRef::clone(&backend));
     match attempt(fetch, body, backend).await {
         Ok(answer) => Step::Response(answer),
         Err(error) => {
-            fetch.trail.records.fmt(Tag::FetchError, format_args!("{error}"));
-            Step::failed()
+            match &error {
+                Failure::Origin(Error::Malformed(reject), _) if is_framing(*reject) => {
+                    fetch.trail.records.text(Tag::Error, b"Body cannot be fetched");
+                }
+                _ => fetch.trail.records.fmt(Tag::FetchError, format_args!("{error}")),
+            }
+            if let Failure::Origin(error, _) = &error {
+                fetch.trail.closed(error.close_reason());
+            } else {
+                fetch.trail.closed("Error transaction");
+            }
+            gave_up(fetch)
         }
     }
 }
 
-/// One request, and a second on a fresh connection if a reused one turned out to be closed before anything of the
-/// client's body was taken from it.
+/// Whether a head was refused because it is not clear where its body ends.
+fn is_framing(reject: wire::Reject) -> bool {
+    use wire::Reject;
+    matches!(
+        reject,
+        Reject::LengthAndEncoding
+            | Reject::RepeatedLength
+            | Reject::Length
+            | Reject::RepeatedEncoding
+            | Reject::UnknownEncoding
+    )
+}
+
+/// There is no answer; when that was known.
+fn gave_up(fetch: &mut Fetch) -> Step {
+    let now = fetch.local.now();
+    fetch.trail.timestamp("Beresp", now);
+    Step::failed()
+}
+
+/// One request, and a second on a fresh connection if a reused one turned out to be closed.
 async fn attempt(
     fetch: &mut Fetch,
     body: &mut dyn RequestBody,
     backend: BackendRef,
 ) -> Result<Answer, Failure> {
     let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
-    match exchange(fetch, body, &leaf, true).await {
-        Err(Failure::Origin(error, name))
-            if error.retry() == Retry::Same && fetch.upload != Upload::Spent =>
-        {
+    let repeatable = fetch.upload == Upload::None || matches!(fetch.upload, Upload::Cached(_));
+    match exchange(fetch, body, &leaf, repeatable).await {
+        Err(Failure::Origin(error, name)) if error.retry() == Retry::Same && repeatable => {
             fetch.local.counters.backend_retry.inc();
-            fetch
-                .trail
-                .records
-                .fmt(Tag::FetchError, format_args!("{} (trying anew)", error.fetch_error(&name)));
+            fetch.trail.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(&name)));
+            fetch.trail.closed(error.close_reason());
             exchange(fetch, body, &leaf, false).await
         }
         result => result,
@@ -69,7 +95,7 @@ async fn exchange(
     leaf: &Arc<Backend>,
     reuse: bool,
 ) -> Result<Answer, Failure> {
-    let failed = |error| Failure::Origin(error, leaf.display().to_owned());
+    let failed = |error| Failure::Origin(error, leaf.definition().name.to_string());
     let want = want(fetch, leaf, reuse);
     let mut connection = match leaf.connect(&fetch.local.pools, &want).await {
         Ok(connection) => connection,
@@ -79,9 +105,6 @@ async fn exchange(
         }
     };
     opened(fetch, &connection);
-    if asks_close(&fetch.request.fields) {
-        connection.close_after();
-    }
     let head = head(fetch, leaf.host_header())?;
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
     let sent = connection.write_head(&head, &cached).await.map_err(failed)?;
@@ -95,11 +118,6 @@ async fn exchange(
     let now = fetch.local.now();
     fetch.trail.timestamp("Beresp", now);
     Ok(Answer { connection: Some(connection), framing })
-}
-
-/// Whether Connection, which VCL may have set, says that the connection ends with this message.
-pub(super) fn asks_close(fields: &Fields) -> bool {
-    !wire::h1::keep_alive(Version::Http11, fields)
 }
 
 fn want(fetch: &Fetch, leaf: &Backend, reuse: bool) -> Want {
@@ -120,30 +138,18 @@ fn count_refusal(fetch: &Fetch, error: &Error) {
 /// Logs and counts the connection that is used.
 fn opened(fetch: &mut Fetch, connection: &Connection) {
     let counters = &fetch.local.counters;
-    let how = if connection.reused() {
+    if connection.reused() {
         counters.backend_reuse.inc();
-        "reuse"
     } else {
         counters.backend_conn.inc();
-        "connect"
-    };
+    }
     counters.backend_req.inc();
     fetch.backend_address = connection.peer();
     let peer = connection.peer().unwrap_or(UNIX_PEER);
     let local = connection.local().unwrap_or(UNIX_PEER);
-    fetch.trail.records.fmt(
-        Tag::BackendOpen,
-        format_args!(
-            "0 {} {} {} {} {} {how}",
-            connection.backend().display(),
-            peer.ip(),
-            peer.port(),
-            local.ip(),
-            local.port(),
-        ),
-    );
     let now = fetch.local.now();
     fetch.trail.timestamp("Connected", now);
+    fetch.trail.opened(connection, peer, local);
 }
 
 /// The head on the wire: VCL's `bereq`, with a host and the framing of what follows.
@@ -190,7 +196,7 @@ async fn upload(
         }
     };
     fetch.upload = Upload::Spent;
-    let name = connection.backend().display().to_owned();
+    let name = connection.backend().definition().name.to_string();
     let failed = |error| Failure::Origin(error, name.clone());
     let mut sent = sent;
     let mut buffer = vec![0; UPLOAD];

@@ -7,7 +7,11 @@ use copal_base as base;
 use copal_observe as observe;
 use copal_origin::Connection;
 use observe::{Records, Tag};
+use std::net::SocketAddr;
 use std::rc::Rc;
+
+/// Why a connection is closed whose answer was not wanted, or that the origin will not keep.
+pub(crate) const VCL_CLOSED: &str = "Backend/VCL requested close";
 
 /// A fetch's records and accounts. Dropped, it writes the last of them.
 pub(crate) struct Trail {
@@ -21,6 +25,8 @@ pub(crate) struct Trail {
     pub(crate) received_body: u64,
     /// Bytes that were stored, where these are not the same.
     pub(crate) stored_body: Option<u64>,
+    /// The connection in use: its descriptor and its backend's name.
+    open: Option<(i32, String)>,
     ended: bool,
 }
 
@@ -41,6 +47,7 @@ impl Trail {
             received_head: 0,
             received_body: 0,
             stored_body: None,
+            open: None,
             ended: false,
         }
     }
@@ -57,15 +64,40 @@ impl Trail {
         self.previous = now;
     }
 
+    /// A connection is used from now on.
+    pub(crate) fn opened(&mut self, connection: &Connection, peer: SocketAddr, local: SocketAddr) {
+        let (descriptor, name) =
+            (connection.descriptor(), connection.backend().definition().name.to_string());
+        self.records.fmt(
+            Tag::BackendOpen,
+            format_args!(
+                "{descriptor} {name} {} {} {} {} {}",
+                peer.ip(),
+                peer.port(),
+                local.ip(),
+                local.port(),
+                if connection.reused() { "reuse" } else { "connect" },
+            ),
+        );
+        self.open = Some((descriptor, name));
+    }
+
+    /// The connection in use, if there is one, is closed; why, in Varnish's words.
+    pub(crate) fn closed(&mut self, why: &str) {
+        if let Some((descriptor, name)) = self.open.take() {
+            self.records.fmt(Tag::BackendClose, format_args!("{descriptor} {name} close {why}"));
+        }
+    }
+
     /// Gives a connection back whose answer was read to its end.
     pub(crate) fn release(&mut self, connection: Connection) {
-        let backend = connection.backend().display().to_owned();
-        let kept = connection.release();
-        if kept {
-            self.local.counters.backend_recycle.inc();
+        if !connection.release() {
+            return self.closed(VCL_CLOSED);
         }
-        let how = if kept { "recycle" } else { "close" };
-        self.records.fmt(Tag::BackendClose, format_args!("0 {backend} {how}"));
+        self.local.counters.backend_recycle.inc();
+        if let Some((descriptor, name)) = self.open.take() {
+            self.records.fmt(Tag::BackendClose, format_args!("{descriptor} {name} recycle"));
+        }
     }
 
     /// The body is at its end: the last records.
@@ -77,10 +109,12 @@ impl Trail {
         self.end();
     }
 
-    fn end(&mut self) {
+    /// The last record of a fetch that comes to no good end.
+    pub(crate) fn end(&mut self) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        self.closed(VCL_CLOSED);
         let (head, body) = self.sent;
         let (received_head, received_body) = (self.received_head, self.received_body);
         self.records.numbers(

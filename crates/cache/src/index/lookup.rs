@@ -77,7 +77,7 @@ impl Index {
         let mut shard = self.shard(&query.key);
         let mut stale: Option<Arc<Object>> = None;
         let mut vary_example: Option<Arc<Object>> = None;
-        // A hit-for-miss marker in grace: nobody waits for another's fetch still.
+        // A hit-for-miss marker in grace is one still.
         let mut lapsed: Option<Arc<Object>> = None;
         if !query.always_miss {
             let single = shard.single.get(&query.key).map(|entry| std::slice::from_ref(&entry.0));

@@ -36,6 +36,9 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     } else {
         exchange.decide(Sub::Deliver).await
     };
+    let now = if builtin { exchange.now } else { exchange.local.now() };
+    let shaping = exchange.records.mark();
+    exchange.timestamp("Process", now);
     match action {
         Action::Deliver => {}
         Action::Restart => {
@@ -45,9 +48,6 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         Action::Synth(status, reason) => return Step::Synth(status, reason),
         _ => return fail(),
     }
-    let now = if builtin { exchange.now } else { exchange.local.now() };
-    let shaping = exchange.records.mark();
-    exchange.timestamp("Process", now);
     exchange.response.status %= 1000;
     let shaped = exchange.records.mark();
     if let Err(unknown) = shape(exchange) {
@@ -72,6 +72,11 @@ fn prepare(exchange: &mut Exchange) {
             response.reason.clear();
             response.reason.extend_from_slice(known.reason());
             response.fields.copy_from(known.fields());
+            if let Some(length) = known.length().filter(|_| !crate::exchange::is_bodiless(known.status())) {
+                push_integer(&mut text, length);
+                response.fields.push_own(Known::ContentLength, &text);
+                text.clear();
+            }
             (known.origin_time(), exchange.hit.then(|| known.vxid()))
         }
         Source::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
@@ -92,6 +97,10 @@ fn prepare(exchange: &mut Exchange) {
     fields.push_own(Known::Age, &text);
     // Each proxy adds its own Via; the fields of those before stay.
     fields.push_own(Known::Via, exchange.current.settings.via());
+    if exchange.current.settings.http_range_support && matches!(exchange.source, Source::Stored(_)) {
+        fields.remove_known(Known::AcceptRanges);
+        fields.push_own(Known::AcceptRanges, b"bytes");
+    }
     exchange.scratch = text;
     exchange.log_response_head();
 }
@@ -183,10 +192,12 @@ fn is_not_modified(exchange: &Exchange) -> bool {
 fn not_modified(exchange: &mut Exchange) {
     exchange.body = Body::Empty;
     exchange.response.set_status(304, b"Not Modified");
-    exchange.response.fields.remove_known(Known::ContentLength);
-    exchange.response.fields.remove_known(Known::TransferEncoding);
+    exchange.records.text(Tag::RespProtocol, b"HTTP/1.1");
     exchange.records.text(Tag::RespStatus, b"304");
     exchange.records.text(Tag::RespReason, b"Not Modified");
+    exchange.records.text(Tag::Filters, b"");
+    unset_length(exchange);
+    exchange.response.fields.remove_known(Known::TransferEncoding);
 }
 
 /// What the request wants of a body of `length`.
@@ -194,8 +205,6 @@ fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
     if !exchange.current.settings.http_range_support {
         return Ranges::Whole;
     }
-    exchange.response.fields.set_own(Known::AcceptRanges, b"bytes");
-    exchange.records.text(Tag::RespHeader, b"Accept-Ranges: bytes");
     let request = &exchange.request.fields;
     if !request.has_known(Known::Range)
         || !rules::conditional::if_range_holds(request, &exchange.response.fields)
@@ -225,16 +234,18 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
 fn status(exchange: &mut Exchange, status: u16) {
     let reason = standard_reason(status).as_bytes();
     exchange.response.set_status(status, reason);
+    exchange.records.text(Tag::RespProtocol, b"HTTP/1.1");
     exchange.records.fmt(Tag::RespStatus, format_args!("{status}"));
     exchange.records.text(Tag::RespReason, reason);
 }
 
 fn unsatisfiable(exchange: &mut Exchange, length: u64) {
-    status(exchange, 416);
     exchange.body = Body::Empty;
     let mut value = Vec::with_capacity(32);
     wire::range::content_range_unsatisfied(length, &mut value);
     exchange.response.fields.set_known(Known::ContentRange, &value);
+    exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
+    status(exchange, 416);
     set_length(exchange, 0);
 }
 
@@ -257,11 +268,11 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
 
 /// The head of one part.
 fn single(exchange: &mut Exchange, length: u64, (first, last): (u64, u64)) {
-    status(exchange, 206);
     let mut value = Vec::with_capacity(48);
     wire::range::content_range((first, last), Some(length), &mut value);
     exchange.response.fields.set_known(Known::ContentRange, &value);
     exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
+    status(exchange, 206);
     set_length(exchange, last - first + 1);
 }
 
@@ -278,10 +289,6 @@ fn relayed(exchange: &mut Exchange) {
     if let Body::Bytes(bytes, _) = &exchange.body {
         let length = bytes.len() as u64;
         set_length(exchange, length);
-    } else if let Body::Object(known, _) = &exchange.body
-        && let Some(length) = known.length()
-    {
-        set_length(exchange, length);
     } else if !exchange.response.fields.has_known(Known::ContentLength) && !exchange.is_head() {
         if matches!(exchange.body, Body::Empty) {
             if !crate::exchange::is_bodiless(exchange.response.status) {
@@ -297,16 +304,27 @@ fn set_length(exchange: &mut Exchange, length: u64) {
     let mut text = std::mem::take(&mut exchange.scratch);
     text.clear();
     push_integer(&mut text, length);
-    if !crate::exchange::is_bodiless(exchange.response.status) {
-        exchange.response.fields.set_own(Known::ContentLength, &text);
+    if !crate::exchange::is_bodiless(exchange.response.status)
+        && exchange.response.fields.get_known(Known::ContentLength) != Some(&text)
+    {
+        unset_length(exchange);
+        exchange.response.fields.push_own(Known::ContentLength, &text);
         exchange.records.header(Tag::RespHeader, b"Content-Length", &text);
     }
     exchange.scratch = text;
 }
 
+/// Takes the length away that the object has.
+fn unset_length(exchange: &mut Exchange) {
+    if let Some(length) = exchange.response.fields.get_known(Known::ContentLength) {
+        exchange.records.header(Tag::RespUnset, b"Content-Length", length);
+        exchange.response.fields.remove_known(Known::ContentLength);
+    }
+}
+
 /// Chunked for a client that knows it, else the end of the connection ends the body.
 fn set_unknown_length(exchange: &mut Exchange) {
-    exchange.response.fields.remove_known(Known::ContentLength);
+    unset_length(exchange);
     if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
         return;
     }

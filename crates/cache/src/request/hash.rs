@@ -27,6 +27,7 @@ pub(crate) async fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
         AfterHash::Pass => Step::Pass,
         AfterHash::Pipe => Step::Pipe,
         AfterHash::Purge => Step::Purge,
+        AfterHash::Restart => Step::Restart,
         AfterHash::Synth(status, reason) => Step::Synth(status, reason),
     }
 }

@@ -52,6 +52,7 @@ pub(crate) enum AfterHash {
     Pass,
     Pipe,
     Purge,
+    Restart,
     Synth(u16, Option<Text>),
 }
 

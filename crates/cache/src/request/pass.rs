@@ -25,6 +25,12 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
         }
         Action::Fetch => {
             let fetched = fetch::Fetch::of(exchange, fetch::Purpose::Pass).run(body).await;
+            if exchange.cached_body.is_none() && body.is_begun() {
+                // Varnish reads it into a piece of this store on its way.
+                exchange.records.text(Tag::Storage, b"malloc Transient");
+                let now = exchange.local.now();
+                exchange.timestamp("ReqBody", now);
+            }
             miss::take(exchange, fetched)
         }
         Action::Restart => Step::Restart,

@@ -3,12 +3,14 @@
 use super::{Step, fail};
 use crate::exchange::{Exchange, Outcome};
 use crate::fetch::prepare;
+use crate::fetch::trail::Trail;
 use crate::local::Local;
+use crate::session::UNIX_PEER;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::Tag;
+use observe::{Kind, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +25,23 @@ pub struct Pipe {
     pub sent: u64,
     /// Counts it while it lasts.
     _place: Place,
+    /// Its end is logged when it comes.
+    _trail: PipeTrail,
+}
+
+/// The records of a pipe's backend side.
+struct PipeTrail(Trail);
+
+impl std::fmt::Debug for PipeTrail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PipeTrail")
+    }
+}
+
+impl Drop for PipeTrail {
+    fn drop(&mut self) {
+        self.0.closed("Piped transaction");
+    }
 }
 
 /// One pipe among those that `pipe_sess_max` allows.
@@ -60,6 +79,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.close = true;
     exchange.pipe_connect_timeout = None;
     exchange.pipe_request = Some(Box::new(prepare::pipe_request(exchange)));
+    let mut trail = begin(exchange);
     let action = if exchange.is_builtin(Sub::Pipe) {
         exchange.log_native(b"PIPE", b"pipe");
         Action::Pipe
@@ -67,14 +87,35 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         exchange.decide(Sub::Pipe).await
     };
     let request = exchange.pipe_request.take();
+    let now = exchange.local.now();
+    exchange.timestamp("Process", now);
+    trail.0.timestamp("Process", now);
     match (action, request) {
-        (Action::Pipe, Some(request)) => connect(exchange, &request).await,
+        (Action::Pipe, Some(request)) => connect(exchange, &request, trail).await,
         (Action::Synth(status, reason), _) => Step::Synth(status, reason),
         _ => fail(),
     }
 }
 
-async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
+/// The backend's side is a transaction of its own.
+fn begin(exchange: &mut Exchange) -> PipeTrail {
+    let (vxid, now) = (exchange.local.vxid(), exchange.local.now());
+    exchange.records.link(Tag::Link, "bereq", vxid, "pipe");
+    let mut trail = Trail::new(&exchange.local, now);
+    let records = &mut trail.records;
+    records.begin(vxid, Kind::Backend);
+    records.link(Tag::Begin, "bereq", exchange.vxid, "pipe");
+    if let Some(vcl) = &exchange.current.vcl {
+        records.text(Tag::VCL_use, vcl.name.as_bytes());
+    }
+    records.timestamp("Start", now, now, now);
+    if let Some(request) = &exchange.pipe_request {
+        prepare::log_request(records, request);
+    }
+    PipeTrail(trail)
+}
+
+async fn connect(exchange: &mut Exchange, request: &wire::RequestHead, mut trail: PipeTrail) -> Step {
     let leaf = exchange.hint().and_then(|backend| vcl::exec::resolve(backend, exchange));
     let Some(leaf) = leaf.and_then(prepare::leaf) else {
         exchange.records.text(Tag::FetchError, b"no backend");
@@ -96,14 +137,22 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
         return Step::Synth(503, None);
     }
     let cached = exchange.cached_body.clone().unwrap_or_default();
-    match open(exchange, &leaf, &head, &cached).await {
+    match open(exchange, &leaf, (&head, &cached), &mut trail.0).await {
         Ok(connection) => {
             let now = exchange.local.now();
             exchange.timestamp("Pipe", now);
-            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, sent: head.len() as u64, _place: place })))
+            exchange.transfer.pipe_head = head.len() as u64;
+            Step::Done(Outcome::Pipe(Box::new(Pipe {
+                connection,
+                sent: head.len() as u64,
+                _place: place,
+                _trail: trail,
+            })))
         }
         Err(error) => {
-            exchange.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(leaf.display())));
+            exchange
+                .records
+                .fmt(Tag::FetchError, format_args!("{}", error.fetch_error(&leaf.definition().name)));
             // As Varnish: whoever asked for a pipe gets its end, not an answer in HTTP.
             Step::Done(Outcome::Close)
         }
@@ -113,8 +162,8 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead) -> Step {
 async fn open(
     exchange: &Exchange,
     leaf: &Arc<origin::Backend>,
-    head: &[u8],
-    body: &[u8],
+    (head, body): (&[u8], &[u8]),
+    trail: &mut Trail,
 ) -> Result<origin::Connection, origin::Error> {
     let pools = &exchange.local.pools;
     let mut timeouts = leaf.timeouts(&pools.settings());
@@ -126,6 +175,10 @@ async fn open(
         now: exchange.now,
     };
     let mut connection = leaf.connect(pools, &want).await?;
+    trail.timestamp("Connected", exchange.local.now());
+    let (peer, local) = (connection.peer().unwrap_or(UNIX_PEER), connection.local().unwrap_or(UNIX_PEER));
+    trail.opened(&connection, peer, local);
     connection.write_head(head, body).await?;
+    trail.timestamp("Bereq", exchange.local.now());
     Ok(connection)
 }

@@ -89,7 +89,7 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
         Action::Pipe => Step::Hash(pipe(exchange)),
         Action::Purge => Step::Hash(AfterHash::Purge),
         Action::Synth(status, reason) => Step::Hash(AfterHash::Synth(status, reason)),
-        Action::Restart => Step::Restart,
+        Action::Restart => Step::Hash(AfterHash::Restart),
         _ => fail(),
     })
 }
@@ -200,6 +200,9 @@ fn lower_host(exchange: &mut Exchange) {
 pub(crate) fn add_forwarded_for(exchange: &mut Exchange) {
     let address = &exchange.session.client_text;
     let fields = &mut exchange.request.fields;
+    if let Some(before) = fields.get_known(Known::XForwardedFor) {
+        exchange.records.header(Tag::ReqUnset, b"X-Forwarded-For", before);
+    }
     fields.append_to_list(Known::XForwardedFor, address);
     let value = fields.get_known(Known::XForwardedFor).unwrap_or_default();
     exchange.records.header(Tag::ReqHeader, b"X-Forwarded-For", value);

@@ -53,6 +53,8 @@ fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>) {
 }
 
 fn finish(exchange: &mut Exchange) {
+    let now = exchange.local.now();
+    exchange.timestamp("Process", now);
     exchange.response.status %= 1000;
     let body = std::mem::take(&mut exchange.synthetic);
     let fields = &mut exchange.response.fields;
@@ -67,7 +69,7 @@ fn finish(exchange: &mut Exchange) {
     if !bodiless && !exchange.is_head() {
         exchange.body = Body::bytes(Bytes::from(body));
     }
+    exchange.records.text(Tag::Storage, b"malloc Transient");
+    exchange.records.text(Tag::Filters, b"");
     super::deliver::set_connection(exchange);
-    let now = exchange.local.now();
-    exchange.timestamp("Process", now);
 }

@@ -46,11 +46,32 @@ impl Selection {
         };
         match self.field {
             None => Some(data),
-            Some(number) => {
-                data.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(number - 1)
-            }
+            Some(number) => field(data, number),
         }
     }
+}
+
+/// The field of this number, from 1: what stands between blanks, or between quotes that blanks surround. `None` too if
+/// quotes up to it are not closed, or something follows them at once.
+fn field(data: &[u8], number: usize) -> Option<&[u8]> {
+    let mut rest = data.trim_ascii_start();
+    for at in 1.. {
+        let (found, after) = match rest.split_first()? {
+            (b'"', quoted) => {
+                let end = quoted.iter().position(|byte| *byte == b'"')?;
+                (&quoted[..end], &quoted[end + 1..])
+            }
+            _ => rest.split_at(rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len())),
+        };
+        if after.first().is_some_and(|byte| !byte.is_ascii_whitespace()) {
+            return None;
+        }
+        if at == number {
+            return Some(found);
+        }
+        rest = after.trim_ascii_start();
+    }
+    None
 }
 
 /// What follows `prefix`, a colon and blanks.

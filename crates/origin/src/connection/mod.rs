@@ -18,6 +18,7 @@ use copal_base as base;
 use copal_net::{Buffer, Deadline, Endpoint, Idle, Stream};
 use copal_wire::chunked;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,8 +39,7 @@ enum Body {
     Broken,
 }
 
-/// Bytes of one exchange, as they went over the wire; of the response's body without the framing of chunks, as Varnish
-/// counts it.
+/// Bytes of one exchange, as they went over the wire (framing of bodies included).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Request head, PROXY header included.
@@ -144,6 +144,11 @@ impl Connection {
         self.stream.local()
     }
 
+    /// The number of its descriptor, for the log.
+    pub fn descriptor(&self) -> i32 {
+        self.stream.as_raw_fd()
+    }
+
     /// Bytes so far.
     pub fn traffic(&self) -> Traffic {
         self.account.traffic
@@ -160,11 +165,6 @@ impl Connection {
         self.keep = false;
         let unread = self.buffer.take().map_or_else(Vec::new, |buffer| buffer.unread().to_vec());
         (&mut self.stream, unread)
-    }
-
-    /// Has the connection closed after this exchange, however it ends.
-    pub fn close_after(&mut self) {
-        self.keep = false;
     }
 
     /// Ends the exchange: keeps the connection for another if it is fit for that, else closes it. Says which.
