@@ -31,6 +31,6 @@ pub use block::{Block, Mark};
 pub use counters::{Counter, Counters};
 pub use mask::Mask;
 pub use records::{Field, Kind, LogWriter, Records};
-pub use sections::{Mgt, SharedCounter, Sma, Vbe};
+pub use sections::{Lck, Mempool, Mgt, SharedCounter, Sma, Vbe};
 pub use shm::{CounterSet, Live, Manager, Stripe, Worker};
 pub use tags::Tag;

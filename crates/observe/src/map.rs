@@ -161,6 +161,8 @@ mod sealed {
     impl Sealed for crate::sections::Mgt {}
     impl Sealed for crate::sections::Sma {}
     impl Sealed for crate::sections::Vbe {}
+    impl Sealed for crate::sections::Lck {}
+    impl Sealed for crate::sections::Mempool {}
 }
 
 impl<T: sealed::Sealed + Sync + Send + 'static> Plain for T {}

@@ -127,6 +127,64 @@ sections! {
     }
 }
 
+sections! {
+    /// LCK.<name>: one kind of varnishd's locks. See [`LOCKS`].
+    Lck(id: 6, name: "lck", label: "LCK", text: "A kind of lock of varnishd, which is not here", order: 70) {
+        creat: Counter Integer Debug "Locks made";
+        destroy: Counter Integer Debug "Locks ended";
+        locks: Counter Integer Debug "Times locked";
+        dbg_busy: Counter Integer Debug "Times another had it";
+        dbg_try_fail: Counter Integer Debug "Times another had it, and nobody waited";
+    }
+}
+
+sections! {
+    /// MEMPOOL.<name>: one of varnishd's pools of structs. See [`POOLS`].
+    Mempool(id: 7, name: "mempool", label: "MEMPOOL", text: "A pool of varnishd, which is not here", order: 80) {
+        live: Gauge Integer Debug "In use";
+        pool: Gauge Integer Debug "Waiting for use";
+        sz_wanted: Gauge Bytes Debug "Size of one as asked for";
+        sz_actual: Gauge Bytes Debug "Size of one as it is";
+        allocs: Counter Integer Debug "Times one was asked for";
+        frees: Counter Integer Debug "Times one was given back";
+        recycle: Counter Integer Debug "Taken from the pool";
+        timeout: Counter Integer Debug "Freed after a time without use";
+        toosmall: Counter Integer Debug "Freed for being too small";
+        surplus: Counter Integer Debug "Freed for being too many";
+        randry: Counter Integer Debug "Times the pool was empty";
+    }
+}
+
+/// The locks that varnishd 7.1 counts. There are no such locks here, so all of them stay at zero: the sections are there
+/// because dashboards, exporters and scripts know them by name.
+pub const LOCKS: [&str; 22] = [
+    "ban",
+    "busyobj",
+    "cli",
+    "conn_pool",
+    "director",
+    "exp",
+    "hcb",
+    "lru",
+    "mempool",
+    "objhdr",
+    "perpool",
+    "pipestat",
+    "probe",
+    "sess",
+    "sma",
+    "vbe",
+    "vcapace",
+    "vcl",
+    "vxid",
+    "waiter",
+    "wq",
+    "wstat",
+];
+
+/// The pools of structs that varnishd 7.1 has with its two thread pools; zero for the same reason as [`LOCKS`].
+pub const POOLS: [&str; 5] = ["busyobj", "req0", "req1", "sess0", "sess1"];
+
 /// A struct of [`SharedCounter`]s that stands for a section: `repr(C)`, nothing but counters in the order of the rows.
 pub trait Section: crate::map::Plain {
     /// The rows.
@@ -143,7 +201,7 @@ macro_rules! is_section {
     };
 }
 
-is_section! { Mgt Sma Vbe }
+is_section! { Mgt Sma Vbe Lck Mempool }
 
 #[cfg(test)]
 mod tests {
@@ -154,5 +212,7 @@ mod tests {
         assert_eq!(size_of::<Vbe>(), 8 * Vbe::KIND.points.len());
         assert_eq!(size_of::<Sma>(), 8 * Sma::KIND.points.len());
         assert_eq!(size_of::<Mgt>(), 8 * Mgt::KIND.points.len());
+        assert_eq!(size_of::<Lck>(), 8 * Lck::KIND.points.len());
+        assert_eq!(size_of::<Mempool>(), 8 * Mempool::KIND.points.len());
     }
 }

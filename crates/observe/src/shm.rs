@@ -10,7 +10,7 @@ use crate::counters::{COPAL, Counters, MAIN};
 use crate::map::{Mapping, View};
 use crate::point::SectionKind;
 use crate::records::LogWriter;
-use crate::sections::{Mgt, Section, Sma, Vbe};
+use crate::sections::{LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Vbe};
 use crate::vsl::{self, Ring};
 use crate::vsm::{Directory, MANAGER, Segment, WORKER};
 use copal_base::Time;
@@ -144,6 +144,8 @@ pub struct CounterSet {
     main: Segment,
     copal: Segment,
     stripes: Mutex<Stripes>,
+    _locks: Vec<Live<Lck>>,
+    _pools: Vec<Live<Mempool>>,
     _documents: Vec<Segment>,
 }
 
@@ -157,7 +159,7 @@ struct Stripes {
 impl CounterSet {
     fn create(directory: &Arc<Directory>, now: Time) -> io::Result<CounterSet> {
         let mut documents = Vec::new();
-        for kind in [&MAIN, &COPAL, Sma::KIND, Vbe::KIND] {
+        for kind in [&MAIN, &COPAL, Sma::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND] {
             documents.push(add_document(directory, kind)?);
         }
         let main = add_values(directory, "Stat", MAIN.label, &MAIN, MAIN.points.len())?;
@@ -165,8 +167,20 @@ impl CounterSet {
         let first = add_stripe(directory, 0)?;
         let control = View::new(Arc::clone(first.mapping()), HEAD_BYTES);
         let stripes = Mutex::new(Stripes { segments: vec![first], free: Vec::new() });
+        let locks = LOCKS.iter().map(|name| Live::add(directory, name)).collect::<io::Result<_>>()?;
+        let pools = POOLS.iter().map(|name| Live::add(directory, name)).collect::<io::Result<_>>()?;
         let directory = Arc::clone(directory);
-        Ok(CounterSet { directory, began: now, control, main, copal, stripes, _documents: documents })
+        Ok(CounterSet {
+            directory,
+            began: now,
+            control,
+            main,
+            copal,
+            stripes,
+            _locks: locks,
+            _pools: pools,
+            _documents: documents,
+        })
     }
 
     /// A stripe for the calling thread. A stripe that a former thread left is taken over with its counts.

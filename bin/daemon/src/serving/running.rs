@@ -194,6 +194,8 @@ impl Running {
         }
         self.services.insert(load.name.to_owned(), service);
         self.rest();
+        // So that the counts of VCLs and backends are right at once.
+        self.tick();
         Ok(())
     }
 
