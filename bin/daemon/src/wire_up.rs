@@ -139,6 +139,7 @@ pub(crate) fn log(parameters: &Parameters) -> observe::vsl::Settings {
         space: size(parameters.vsl_space),
         record_bytes: size(parameters.vsl_reclen),
         buffer_bytes: size(parameters.vsl_buffer),
+        sync: parameters.debug("syncvsl"),
         mask: mask(parameters),
     }
 }

@@ -279,7 +279,7 @@ impl Exchange {
             }),
             Var::RespTime => Value::Time(self.now),
             Var::RespBody => copy(&self.synthetic),
-            Var::RespDoEsi => Value::Bool(self.do_esi.unwrap_or(self.esi && self.can_esi())),
+            Var::RespDoEsi => Value::Bool(self.do_esi.unwrap_or(self.esi)),
             Var::RespFilters => Value::String(Some(self.filter_list())),
             _ => return None,
         })

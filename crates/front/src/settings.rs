@@ -33,7 +33,7 @@ impl Default for Settings {
         Self {
             timeout_idle: 5.0,
             timeout_req: 2.0,
-            timeout_body: 60.0,
+            timeout_body: 5.0,
             idle_send_timeout: 60.0,
             send_timeout: 600.0,
             pipe_timeout: 60.0,

@@ -105,6 +105,7 @@ impl Records {
         }
         self.used += size;
         self.count += block.count;
+        self.written();
     }
 }
 

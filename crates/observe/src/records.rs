@@ -53,6 +53,11 @@ impl LogWriter {
         self.0.set_buffer_bytes(bytes);
     }
 
+    /// Has each record written at once (`debug=+syncvsl`), for tests that wait for one: transactions begun from now on.
+    pub fn set_sync(&self, sync: bool) {
+        self.0.set_sync(sync);
+    }
+
     /// What was written so far.
     pub fn statistics(&self) -> Statistics {
         self.0.statistics()
@@ -143,6 +148,8 @@ pub struct Records {
     pub(crate) mask: Mask,
     pub(crate) record_bytes: usize,
     buffer_bytes: usize,
+    /// Each record is written at once.
+    sync: bool,
 }
 
 impl Records {
@@ -159,6 +166,7 @@ impl Records {
             mask: ring.mask.get(),
             record_bytes: ring.record_bytes(),
             buffer_bytes: ring.buffer_bytes(),
+            sync: ring.is_sync(),
         }
     }
 
@@ -171,6 +179,7 @@ impl Records {
         self.mask = ring.mask.get();
         self.record_bytes = ring.record_bytes();
         self.buffer_bytes = ring.buffer_bytes();
+        self.sync = ring.is_sync();
         self.identity = number & NUMBER_MASK | kind.marker();
     }
 
@@ -195,6 +204,7 @@ impl Records {
         let binary = tag.is_binary();
         let length = text.len().min(self.record_bytes - usize::from(!binary));
         self.open(tag, length + usize::from(!binary))[..length].copy_from_slice(&text[..length]);
+        self.written();
     }
 
     /// A record `name: value`.
@@ -217,6 +227,7 @@ impl Records {
             head.copy_from_slice(&part[..fits]);
             rest = tail;
         }
+        self.written();
     }
 
     /// A record of formatted text; the slow way, for what is rare or has numbers of unusual shape.
@@ -369,6 +380,15 @@ impl Records {
         record[4..8].copy_from_slice(&self.identity.to_ne_bytes());
         self.used += RECORD_HEAD + padded;
         self.count += 1;
+        self.written();
+    }
+
+    /// A record is complete.
+    #[inline]
+    pub(crate) fn written(&mut self) {
+        if self.sync {
+            self.flush();
+        }
     }
 
     #[inline]

@@ -78,11 +78,19 @@ pub struct Settings {
     pub buffer_bytes: usize,
     /// `vsl_mask`.
     pub mask: Mask,
+    /// `debug=+syncvsl`: each record is written at once.
+    pub sync: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { space: 80 << 20, record_bytes: 255, buffer_bytes: 16 << 10, mask: Mask::default() }
+        Settings {
+            space: 80 << 20,
+            record_bytes: 255,
+            buffer_bytes: 16 << 10,
+            mask: Mask::default(),
+            sync: false,
+        }
     }
 }
 
@@ -95,6 +103,7 @@ pub(crate) struct Ring {
     pub(crate) mask: LiveMask,
     record_bytes: AtomicUsize,
     buffer_bytes: AtomicUsize,
+    sync: AtomicBool,
     guarded: Guarded,
 }
 
@@ -164,6 +173,7 @@ impl Ring {
             mask: LiveMask::new(settings.mask),
             record_bytes: AtomicUsize::new(0),
             buffer_bytes: AtomicUsize::new(0),
+            sync: AtomicBool::new(settings.sync),
             guarded: Guarded { part: part.into(), part_end: part_words.into(), ..Guarded::default() },
         };
         ring.set_record_bytes(settings.record_bytes);
@@ -177,6 +187,14 @@ impl Ring {
 
     pub(crate) fn set_record_bytes(&self, bytes: usize) {
         self.record_bytes.store(bytes.clamp(16, RECORD_BYTES_MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_sync(&self) -> bool {
+        self.sync.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_sync(&self, sync: bool) {
+        self.sync.store(sync, Ordering::Relaxed);
     }
 
     pub(crate) fn buffer_bytes(&self) -> usize {

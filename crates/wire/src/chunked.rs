@@ -148,6 +148,8 @@ impl Decoder {
                 Ok(State::Size { digits: 1 })
             }
             State::Size { digits } => match byte {
+                // Beyond what peers can count, nothing will ever be whole.
+                _ if self.left > i64::MAX as u64 => Err(Reject::ChunkSize),
                 b'\r' => Ok(State::SizeLf),
                 b';' => self.extension(byte),
                 b' ' | b'\t' => {

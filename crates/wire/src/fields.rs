@@ -541,7 +541,8 @@ impl Fields {
         let mut present = 0;
         for field in self.iter() {
             assert_eq!(field.known, Known::find(field.name));
-            assert!(valid_name(field.name) && valid_value(field.value) && trim(field.value) == field.value);
+            assert!(valid_name(field.name) && valid_value(field.value));
+            assert_eq!(field.value.trim_ascii_start(), field.value);
             present |= field.known.map_or(0, Known::bit);
         }
         assert_eq!(present, self.present);
@@ -604,7 +605,10 @@ mod tests {
         let mut back = Fields::new();
         back.load_block(&out);
         back.check();
-        assert_eq!(&back, fields);
+        // Reading drops white space behind a value.
+        let lines =
+            |fields: &Fields| fields.lines().map(|line| line.trim_ascii_end().to_vec()).collect::<Vec<_>>();
+        assert_eq!(lines(&back), lines(fields));
         let mut index = Vec::new();
         fields.write_index(&mut index);
         assert!(back.load_indexed(&index, &out));
@@ -633,8 +637,8 @@ mod tests {
     }
 
     #[test]
-    fn pushed_fields_are_written_as_they_came_and_trimmed() {
-        check(&of(&[("Host", " a\t"), ("x-b", ""), ("X-B", "2")]), "Host: a\r\nx-b: \r\nX-B: 2\r\n");
+    fn pushed_fields_are_written_as_they_came_but_for_leading_blanks() {
+        check(&of(&[("Host", " a\t"), ("x-b", ""), ("X-B", "2")]), "Host: a\t\r\nx-b: \r\nX-B: 2\r\n");
     }
 
     #[test]

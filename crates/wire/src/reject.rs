@@ -62,7 +62,7 @@ pub enum Reject {
     Connection,
     /// The status line is not `version SP 3digit [SP reason] CRLF`, or the status is below 100.
     StatusLine,
-    /// A chunk size is no hexadecimal number of 1 to 16 digits, or its line has anything else before the extensions.
+    /// A chunk size is no hexadecimal number of 1 to 16 digits below 2^63, or its line has anything else before the extensions.
     ChunkSize,
     /// A chunk extension has a control byte, or extensions are longer than the limit.
     ChunkExtension,

@@ -44,12 +44,17 @@ impl<P: Plant> Management<P> {
     pub(super) fn backend_list(&self, arguments: &[String], json: bool) -> Reply {
         let (mut json, mut probes, mut pattern) = (json, false, None);
         for argument in arguments {
-            match argument.as_str() {
-                "-p" => probes = true,
-                "-j" => json = true,
-                flag if flag.starts_with('-') => {
-                    return Reply::wrong(format!("Invalid flag {}", flag.trim_start_matches('-')));
+            if let Some(flags) = argument.strip_prefix('-') {
+                for flag in flags.chars() {
+                    match flag {
+                        'p' => probes = true,
+                        'j' => json = true,
+                        other => return Reply::wrong(format!("Invalid flag {other}")),
+                    }
                 }
+                continue;
+            }
+            match argument.as_str() {
                 _ if pattern.is_some() => return Reply::wrong("Too many arguments"),
                 "" => {}
                 name => pattern = Some(name),

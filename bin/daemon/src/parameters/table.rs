@@ -146,8 +146,8 @@ parameters! {
     connect_timeout: f64 = 3.5, Seconds(0.0, None), "seconds", [],
         "The longest wait for a connection to a backend. VCL and backend definitions come first.";
     debug: String = "none".to_owned(), Bits(&DEBUG), "", [],
-        "Switches for tests: esi_chop feeds the ESI parser small pieces. The other bits name internals of Varnish and have no \
-         effect.";
+        "Switches for tests: esi_chop feeds the ESI parser small pieces, syncvsl writes each log record at once. The other bits \
+         name internals of Varnish and have no effect.";
     default_grace: f64 = 10.0, Seconds(0.0, None), "seconds", [ObjSticky],
         "How long a stale object may be served while it is fetched anew, where VCL does not say.";
     default_keep: f64 = 0.0, Seconds(0.0, None), "seconds", [ObjSticky],

@@ -354,6 +354,7 @@ impl Running {
         log.set_mask(settings.mask);
         log.set_record_bytes(settings.record_bytes);
         log.set_buffer_bytes(settings.buffer_bytes);
+        log.set_sync(settings.sync);
     }
 
     /// All backends and directors, VCLs in the order of their names.

@@ -25,8 +25,6 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     let now = fetch.local.now();
     fetch.trail.timestamp("Process", now);
-    // VCL may say more in a status than a client sees.
-    fetch.response.status %= 1000;
     let copy = if fetch.uncacheable { Copy::PassResponse } else { Copy::StoreResponse };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     let filters = match filters(fetch, &answer) {
@@ -36,6 +34,8 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
             return Step::failed();
         }
     };
+    // VCL may say more in a status than a client sees.
+    fetch.response.status %= 1000;
     if fetch.uncacheable {
         mark(fetch, hit_for_pass);
         return private(fetch, answer, Vec::new(), filters).await;

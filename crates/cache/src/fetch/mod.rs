@@ -354,7 +354,10 @@ impl Fetch {
 
     /// Runs a subroutine, waiting for what it waits for.
     pub(crate) async fn decide(&mut self, subroutine: Sub) -> Action {
-        self.now = self.local.now();
+        if subroutine == Sub::BackendFetch {
+            // The others judge an answer, and by the moment at which it came.
+            self.now = self.local.now();
+        }
         let current = Rc::clone(&self.current);
         let Some(vcl) = &current.vcl else { return Action::Fail };
         let mut machine = std::mem::take(&mut self.machine);

@@ -1,6 +1,6 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude};
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send};
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -70,6 +70,11 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     } else {
         fetch.decide(Sub::BackendResponse).await
     };
+    if let Some(connection) = &mut answer.connection
+        && send::asks_close(&fetch.response.fields)
+    {
+        connection.close_after();
+    }
     match action {
         Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::failed()),
         Action::Deliver => conclude::step(fetch, answer, None).await,

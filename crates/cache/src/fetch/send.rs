@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
 use vcl::value::BackendRef;
-use wire::Known;
 use wire::h1::RequestFraming;
+use wire::{Fields, Known, Version};
 
 use copal_vcl as vcl;
 
@@ -70,16 +70,18 @@ fn gave_up(fetch: &mut Fetch) -> Step {
     Step::failed()
 }
 
-/// One request, and a second on a fresh connection if a reused one turned out to be closed.
+/// One request, and a second on a fresh connection if a reused one turned out to be closed before anything of the
+/// client's body was taken from it.
 async fn attempt(
     fetch: &mut Fetch,
     body: &mut dyn RequestBody,
     backend: BackendRef,
 ) -> Result<Answer, Failure> {
     let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
-    let repeatable = fetch.upload == Upload::None || matches!(fetch.upload, Upload::Cached(_));
-    match exchange(fetch, body, &leaf, repeatable).await {
-        Err(Failure::Origin(error, name)) if error.retry() == Retry::Same && repeatable => {
+    match exchange(fetch, body, &leaf, true).await {
+        Err(Failure::Origin(error, name))
+            if error.retry() == Retry::Same && fetch.upload != Upload::Spent =>
+        {
             fetch.local.counters.backend_retry.inc();
             fetch.trail.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(&name)));
             fetch.trail.closed(error.close_reason());
@@ -105,6 +107,9 @@ async fn exchange(
         }
     };
     opened(fetch, &connection);
+    if asks_close(&fetch.request.fields) {
+        connection.close_after();
+    }
     let head = head(fetch, leaf.host_header())?;
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
     let sent = connection.write_head(&head, &cached).await.map_err(failed)?;
@@ -118,6 +123,11 @@ async fn exchange(
     let now = fetch.local.now();
     fetch.trail.timestamp("Beresp", now);
     Ok(Answer { connection: Some(connection), framing })
+}
+
+/// Whether Connection, which VCL may have set, says that the connection ends with this message.
+pub(super) fn asks_close(fields: &Fields) -> bool {
+    !wire::h1::keep_alive(Version::Http11, fields)
 }
 
 fn want(fetch: &Fetch, leaf: &Backend, reuse: bool) -> Want {

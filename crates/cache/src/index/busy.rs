@@ -31,23 +31,25 @@ impl Busy {
     }
 
     /// Puts `object` (or a marker) under the key, in the place of every other object of the same variant, and wakes all
-    /// who wait. An object that a ban has hit meanwhile does not come in: it is for who has it already.
+    /// who wait. An object that a ban has hit meanwhile, or that was never fresh, does not come in: it is for who has it
+    /// already, and an older one stays.
     pub fn insert(mut self, object: Arc<Object>) {
         self.ended = true;
         let mut old = Vec::new();
+        let fresh = object.ttl() > 0.0;
         let entered;
         {
             let mut shard = self.index.shard(&self.key);
             let head = shard.head(&self.key);
             head.busy.retain(|running| running.id != self.id);
             head.variants.retain(|variant| {
-                let same = variant.variant() == object.variant();
+                let same = fresh && variant.variant() == object.variant();
                 if same {
                     old.push(Arc::clone(variant));
                 }
                 !same
             });
-            entered = self.index.enter(&object);
+            entered = fresh && self.index.enter(&object);
             if entered {
                 head.variants.push(Arc::clone(&object));
             }

@@ -141,9 +141,10 @@ fn markers_do_not_make_others_wait() {
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", Flags::HIT_FOR_MISS, 60.0, b""));
     let Found::HitForMiss(_, first) = bench.look(key(1), 101.0, b"", None) else { panic!("no marker") };
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::HitForMiss(..)));
-    // In its grace it is still one, and nothing to revalidate.
+    // In its grace it is still one, whether anybody fetches or not, and nothing to revalidate.
     assert!(matches!(bench.look(key(1), 165.0, b"", None), Found::HitForMiss(..)));
     drop(first);
+    assert!(matches!(bench.look(key(1), 165.0, b"", None), Found::HitForMiss(..)));
     let Found::Miss(first, None) = bench.look(key(1), 400.0, b"", None) else { panic!("it is over") };
     first.insert(bench.object(key(1), b"", Flags::HIT_FOR_PASS, 60.0, b""));
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::HitForPass(_)));

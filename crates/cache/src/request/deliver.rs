@@ -289,6 +289,10 @@ fn relayed(exchange: &mut Exchange) {
     if let Body::Bytes(bytes, _) = &exchange.body {
         let length = bytes.len() as u64;
         set_length(exchange, length);
+    } else if let Body::Object(known, _) = &exchange.body
+        && let Some(length) = known.length()
+    {
+        set_length(exchange, length);
     } else if !exchange.response.fields.has_known(Known::ContentLength) && !exchange.is_head() {
         if matches!(exchange.body, Body::Empty) {
             if !crate::exchange::is_bodiless(exchange.response.status) {

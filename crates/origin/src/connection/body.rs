@@ -23,8 +23,9 @@ impl Connection {
             Body::Chunked(_) => self.read_chunked(target).await,
             Body::UntilClose => self.read_until_close(target).await,
         };
-        if result.is_err() {
-            self.body = Body::Broken;
+        match result {
+            Ok(count) => self.account.traffic.received_body_bytes += count as u64,
+            Err(_) => self.body = Body::Broken,
         }
         result
     }
@@ -97,17 +98,13 @@ impl Connection {
             let count = buffer.take_into(target);
             if count > 0 {
                 self.spare_buffer();
-                self.account.traffic.received_body_bytes += count as u64;
                 return Ok(count);
             }
         }
         self.wait_at_most(self.timeouts.between_bytes);
         match within(&self.deadline, self.stream.read(target)).await {
             Err(_) => Err(Error::BetweenBytesTimeout),
-            Ok(Ok(count)) => {
-                self.account.traffic.received_body_bytes += count as u64;
-                Ok(count)
-            }
+            Ok(Ok(count)) => Ok(count),
             Ok(Err(error)) if gone(&error) => Err(Error::Truncated),
             Ok(Err(error)) => Err(Error::Receive(error)),
         }

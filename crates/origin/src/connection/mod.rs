@@ -39,7 +39,8 @@ enum Body {
     Broken,
 }
 
-/// Bytes of one exchange, as they went over the wire (framing of bodies included).
+/// Bytes of one exchange, as they went over the wire; of the response's body without the framing of chunks, as Varnish
+/// counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Request head, PROXY header included.
@@ -165,6 +166,11 @@ impl Connection {
         self.keep = false;
         let unread = self.buffer.take().map_or_else(Vec::new, |buffer| buffer.unread().to_vec());
         (&mut self.stream, unread)
+    }
+
+    /// Has the connection closed after this exchange, however it ends.
+    pub fn close_after(&mut self) {
+        self.keep = false;
     }
 
     /// Ends the exchange: keeps the connection for another if it is fit for that, else closes it. Says which.

@@ -1,7 +1,8 @@
 //! `esi` and `esi_gzip`: a body read for ESI markup while it is stored, as it is or compressed.
 //!
 //! Compressed, each part that is sent is a run of deflate blocks that end at a whole byte and refer to nothing outside, with
-//! its own checksum in the plan: the compressor is flushed and starts anew wherever sending turns to leaving out.
+//! its own checksum in the plan: the compressor is flushed wherever sending turns to leaving out, and starts anew behind what
+//! is left out (an include is where its element was).
 
 use super::parse::{Level, Options, Parser, Sink};
 use super::plan::{Include, Piece, Writer};
@@ -39,11 +40,15 @@ impl Zip {
         self.failed |= self.compressor.write(bytes, DeflateFlush::NoFlush, out).is_err();
     }
 
+    fn flush(&mut self, flush: DeflateFlush, out: &mut Vec<u8>) {
+        self.failed |= self.compressor.write(b"", flush, out).is_err();
+    }
+
     /// Ends the part at a whole byte, so that the next may stand elsewhere.
     fn end_part(&mut self, plan: &mut Writer, out: &mut Vec<u8>) {
-        for flush in [DeflateFlush::SyncFlush, DeflateFlush::FullFlush] {
-            self.failed |= self.compressor.write(b"", flush, out).is_err();
-        }
+        // What is left out may refer to what is sent before it, but not the other way.
+        let flush = if self.sends { DeflateFlush::SyncFlush } else { DeflateFlush::FullFlush };
+        self.flush(flush, out);
         let stored = self.compressor.total_out() - self.start;
         if self.sends {
             plan.send(Piece { stored, plain: self.plain, crc: self.crc });
@@ -158,7 +163,9 @@ impl Filter for Esi {
             self.parser.finish(&mut collect);
             if let Some(zip) = &mut self.zip {
                 zip.end_part(plan, out);
-                zip.failed |= zip.compressor.write(b"", DeflateFlush::Finish, out).is_err();
+                // As long as Varnish's, which flushes once more.
+                zip.flush(DeflateFlush::FullFlush, out);
+                zip.flush(DeflateFlush::Finish, out);
             }
         }
         if plan.is_too_long() {
