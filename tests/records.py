@@ -176,5 +176,34 @@ def log_keeps_up():
     check(all(re.search(r'"GET http://example\.org/\d HTTP/1\.1" 200 2 ', line) for line in lines), "each line is whole")
 
 
+@case("a response that is sent again and again is logged as the first of them, number by number")
+def repeated():
+    cache = before(Origin(lambda x: x.reply(b"b" * 1000, headers={"Cache-Control": "max-age=60", "X-One": "1", "Age": "7"})))
+    answers = []
+    with Client(cache.port) as client:
+        for _ in range(9):
+            answers.append(client.fetch("/again"))
+    log = ["varnishlog"] if IS_VARNISH else [COPAL, "log"]
+    requests = []
+
+    def logged():
+        text = output(cache, log, "-d", "-c", "-g", "request")
+        requests[:] = [part.splitlines() for part in text.strip().split("\n\n") if "/again" in part]
+        return len(requests) == 9
+    eventually(logged, "nine requests in the log", 6)
+
+    def shape(lines):
+        return [re.sub(r"[0-9]+(\.[0-9]+)?", "N", line) for line in lines]
+    # The first was a miss; of the others each has the same records and the same fields, but for numbers.
+    for number, lines in enumerate(requests[2:]):
+        expect(shape(lines), shape(requests[1]), f"request {number + 3}")
+    for answer in answers[2:]:
+        expect([(name, re.sub(r"[0-9]+", "N", value)) for name, value in answer.fields],
+               [(name, re.sub(r"[0-9]+", "N", value)) for name, value in answers[1].fields])
+        check(re.fullmatch(r"[0-9]+ [0-9]+", answer["X-Varnish"]), "X-Varnish names both transactions")
+        expect(answer.body, b"b" * 1000)
+    expect(len({answer["X-Varnish"] for answer in answers}), 9)
+
+
 if __name__ == "__main__":
     main()

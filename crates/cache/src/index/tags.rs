@@ -70,6 +70,8 @@ struct Shard {
 #[derive(Debug)]
 enum Members {
     One(Link),
+    #[allow(clippy::box_collection)]
+    // Most tags have one object: a set in place would make their entries four times as large.
     Many(Box<HashSet<Link>>),
 }
 
@@ -249,11 +251,8 @@ impl Shard {
     fn remove(&mut self, tag: Tag, link: &Link) {
         match self.keys.remove(&tag) {
             None => {}
-            Some(Members::One(only)) => {
-                if only != *link {
-                    self.keys.insert(tag, Members::One(only));
-                }
-            }
+            Some(Members::One(only)) if only == *link => {}
+            Some(Members::One(only)) => drop(self.keys.insert(tag, Members::One(only))),
             Some(Members::Many(mut set)) => {
                 self.set_bytes -= set_bytes(&set);
                 set.remove(link);

@@ -536,9 +536,11 @@ proptest! {
         head.method.extend_from_slice(b"GET");
         head.target.extend_from_slice(b"/");
         for (name, value) in &fields {
-            prop_assert!(head.fields.push(name.as_bytes(), value.as_bytes()));
+            // White space behind a value means nothing, and is gone when it is read.
+            prop_assert!(head.fields.push(name.as_bytes(), value.trim_end().as_bytes()));
         }
         head.fields.remove_known(Known::Host);
+        head.fields.remove_known(Known::Connection);
         let mut out = Vec::new();
         write_request_head(&head, &mut out).unwrap();
         let (again, _) = request(&out).map_err(|reject| TestCaseError::fail(reject.to_string()))?;
