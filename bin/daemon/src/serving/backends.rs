@@ -128,8 +128,13 @@ fn director_row(vcl: &Vcl, director: &BackendRef, ask: &Ask<'_>) -> Backend {
         changed: health.changed,
         // The text goes on in the director's own line, whose rest is empty.
         details: members.split('\n').skip(1).map(str::to_owned).collect(),
-        details_json,
+        details_json: nested(&details_json),
     }
+}
+
+/// An object as a director writes it, in the place of a value: without the comma after it, and indented.
+fn nested(object: &str) -> String {
+    object.trim_end().trim_end_matches(',').replace('\n', "\n      ")
 }
 
 /// The two numbers of `2/3<TAB>healthy`.
@@ -177,5 +182,7 @@ mod tests {
         assert_eq!(opinion("2/3\thealthy"), Some(true));
         assert_eq!(opinion("0/3\tsick"), Some(false));
         assert_eq!(opinion(""), None);
+        assert_eq!(nested("{\n  \"a\": 1\n},\n"), "{\n        \"a\": 1\n      }");
+        assert_eq!(nested(""), "");
     }
 }
