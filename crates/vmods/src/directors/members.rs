@@ -178,7 +178,7 @@ impl Members {
                 let _ = write!(text, "      \"health\": \"{}\"\n    }}", word(healthy));
                 members.push(text);
             }
-            let _ = write!(out, "{{\n{before}  \"backends\": {{\n{}\n  }}\n}},\n", members.join(",\n"));
+            let _ = write!(out, "{{\n{before}  \"backends\": {{\n{}\n  }}\n}}", members.join(",\n"));
         } else {
             let _ = write!(
                 out,
@@ -403,7 +403,7 @@ mod tests {
             shown(true, true),
             "{\n  \"total_weight\": 1.500000,\n  \"backends\": {\n    \"b1\": {\n      \"weight\": 1.500000,\n      \
              \"health\": \"healthy\"\n    },\n    \"b2\": {\n      \"weight\": 0.000000,\n      \"health\": \"sick\"\n    \
-             }\n  }\n},\n"
+             }\n  }\n}"
         );
     }
 }

@@ -175,7 +175,7 @@ impl Backend for Shard {
             let rows: Vec<String> = rows.iter().map(Row::json).collect();
             let _ = write!(
                 out,
-                "{{\n  \"warmup\": {:.6},\n  \"rampup_duration\": {:.6},\n  \"backends\": {{\n{}\n  }}\n}},\n",
+                "{{\n  \"warmup\": {:.6},\n  \"rampup_duration\": {:.6},\n  \"backends\": {{\n{}\n  }}\n}}",
                 self.warmup(),
                 self.rampup(),
                 rows.join(",\n")
