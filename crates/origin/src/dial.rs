@@ -7,7 +7,7 @@ use crate::pool::Pools;
 use crate::settings::{Settings, Timeouts};
 use base::Time;
 use copal_base as base;
-use copal_net::{Deadline, Endpoint, Stream, connect, tls, within};
+use copal_net::{Deadline, Endpoint, Idle, Stream, connect, tls, within};
 use copal_wire::proxy;
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Whether a kept connection will do. That the other side has closed it may show only when the request is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// A fresh one must be made: after [`Error::StaleReuse`].
+    No,
+    /// One that the kernel, asked now, has heard nothing about: for a request that cannot be sent twice.
+    Sure,
+    /// One that nothing was heard about.
+    Likely,
+}
+
 /// What an exchange asks of its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
     /// Time limits of the exchange.
     pub timeouts: Timeouts,
-    /// Whether a kept connection will do. Not for pipes, nor after [`Error::StaleReuse`].
-    pub reuse: bool,
+    /// Whether a kept connection will do.
+    pub reuse: Reuse,
     /// The client's address and the one it connected to, told to backends with `.proxy_header`.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The present moment.
@@ -52,7 +63,7 @@ impl Backend {
         };
         let settings = pools.settings();
         let proxied = self.definition().proxy_header;
-        let kept = if want.reuse && proxied.is_none() { self.kept(pools) } else { None };
+        let kept = if proxied.is_none() { self.kept(pools, want.reuse) } else { None };
         let reused = kept.is_some();
         let mut prefix = match &self.definition().preamble {
             Some(preamble) if !reused => preamble.to_vec(),
@@ -77,8 +88,18 @@ impl Backend {
         Ok(connection)
     }
 
-    fn kept(&self, pools: &Pools) -> Option<(usize, Stream)> {
-        self.places().find_map(|(index, place)| Some((index, pools.take(&place.peer)?)))
+    fn kept(&self, pools: &Pools, reuse: Reuse) -> Option<(usize, Stream)> {
+        self.places().find_map(|(index, place)| {
+            loop {
+                let stream = match reuse {
+                    Reuse::No => return None,
+                    Reuse::Sure | Reuse::Likely => pools.take(&place.peer)?,
+                };
+                if reuse == Reuse::Likely || stream.look() == Idle::Quiet {
+                    return Some((index, stream));
+                }
+            }
+        })
     }
 
     /// Connects to one address and seals the connection if TLS is spoken; `prefix` then goes before the handshake.

@@ -27,7 +27,7 @@ mod tests;
 
 pub use backend::{Backend, Counters, MakeError, leaf};
 pub use connection::{Connection, Sent, Traffic};
-pub use dial::Want;
+pub use dial::{Reuse, Want};
 pub use endpoints::ResolveError;
 pub use error::{Blame, Error, Retry};
 pub use group::Group;

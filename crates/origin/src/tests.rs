@@ -1,6 +1,8 @@
 //! Whole exchanges with origins written by hand.
 
-use crate::{Admin, Backend, Connection, Counters, Error, Pools, Retry, Sent, Settings, Want, leaf, probe};
+use crate::{
+    Admin, Backend, Connection, Counters, Error, Pools, Retry, Reuse, Sent, Settings, Want, leaf, probe,
+};
 use copal_base::Live;
 use copal_base::clock::{Clock, ManualClock};
 use copal_net::worker::{self, Stop};
@@ -49,7 +51,7 @@ impl Stage {
 
     fn want(&self) -> Want {
         let timeouts = self.backend.timeouts(&self.settings.get());
-        Want { timeouts, reuse: true, addresses: None, now: 1000.0 }
+        Want { timeouts, reuse: Reuse::Likely, addresses: None, now: 1000.0 }
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
@@ -317,7 +319,7 @@ fn a_refused_backend_is_held_down_for_a_moment() {
         let Stage { listener, backend, pools, settings } = Stage::new().await;
         drop(listener);
         let timeouts = backend.timeouts(&settings.get());
-        let mut want = Want { timeouts, reuse: true, addresses: None, now: 1000.0 };
+        let mut want = Want { timeouts, reuse: Reuse::Likely, addresses: None, now: 1000.0 };
         let error = backend.connect(&pools, &want).await.unwrap_err();
         assert!(matches!(error, Error::Connect { .. }), "{error}");
         want.now += 0.2;

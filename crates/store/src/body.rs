@@ -184,7 +184,7 @@ impl Object {
     fn size_locked(&self) -> u64 {
         // SAFETY: under the lock nobody writes `rest`.
         let rest = unsafe { &*self.rest.get() };
-        self.first.size() as u64 + rest.as_ref().map_or(0, |rest| rest.size())
+        crate::memory::OBJECT_BYTES + self.first.size() as u64 + rest.as_ref().map_or(0, |rest| rest.size())
     }
 
     /// Calls `act` with the changing part under the lock, if it still changes.

@@ -1,12 +1,12 @@
 //! The memory engine: `-s [name=]malloc[,size]`.
 //!
-//! The size counts payload: heads and bodies. Two sums are kept: what is linked (in the index, or being filled) stays
+//! The size counts heads, bodies, and what each object takes itself. Two sums are kept: what is linked (in the index, or being filled) stays
 //! within the size; what is held in all, also by readers of objects that were evicted or purged meanwhile, may go over
 //! it by an eighth (at least 256 KiB), but no further: then new objects find the store full and pass through. Windows of
 //! bodies that outgrew the store are held beyond that; each is bounded ([`crate::fill`]).
 //!
-//! Not counted is what an object costs besides: 128 bytes for itself, 16 for its place in the eviction order, and what
-//! its blocks are rounded up by (1 to 5 percent on average, see `pool`).
+//! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
+//! rounded up by (1 to 5 percent on average, see `pool`).
 
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
 use crate::fill::Fill;
@@ -20,6 +20,9 @@ use std::sync::{Arc, OnceLock};
 
 /// The longest body whose announced length is believed.
 const LENGTH_MAX: u64 = i64::MAX as u64;
+
+/// What an object takes besides its blocks: itself, with the two counts of its `Arc`.
+pub(crate) const OBJECT_BYTES: u64 = 128;
 
 /// How many of the oldest objects are looked at for one that nobody reads.
 const LOOK_MAX: usize = 64;
@@ -78,7 +81,7 @@ impl Memory {
         let (variant, head) = (creation.variant, creation.head);
         let bare = first::size_for(variant, head, 0)?;
         let length = creation.length.unwrap_or(0);
-        let fits = length <= LENGTH_MAX && bare + length <= self.space.size;
+        let fits = length <= LENGTH_MAX && OBJECT_BYTES + bare + length <= self.space.size;
         let capacity = length.min((pool::LARGEST as u64).saturating_sub(bare + pool::LINE as u64));
         Some((first::size_for(variant, head, capacity)?, capacity)).filter(|_| fits)
     }
@@ -112,7 +115,7 @@ impl Engine for Memory {
             self.space.failures.fetch_add(1, Ordering::Relaxed);
             return Err(Full);
         };
-        self.space.reserve(size)?;
+        self.space.reserve(OBJECT_BYTES + size)?;
         self.space.objects.fetch_add(1, Ordering::Relaxed);
         let first = First::new(capacity, creation.attributes.status, creation.variant, creation.head);
         let space = Arc::clone(&self.space);

@@ -8,7 +8,7 @@ use copal_observe as observe;
 use copal_origin as origin;
 use copal_wire as wire;
 use observe::Tag;
-use origin::{Backend, Connection, Error, Retry, Sent, Want};
+use origin::{Backend, Connection, Error, Retry, Reuse, Sent, Want};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -78,14 +78,16 @@ async fn attempt(
     backend: BackendRef,
 ) -> Result<Answer, Failure> {
     let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
-    match exchange(fetch, body, &leaf, true).await {
+    // What cannot be repeated takes a kept connection only if the kernel, asked now, knows it to be good.
+    let reuse = if matches!(fetch.upload, Upload::Stream(_)) { Reuse::Sure } else { Reuse::Likely };
+    match exchange(fetch, body, &leaf, reuse).await {
         Err(Failure::Origin(error, name))
             if error.retry() == Retry::Same && fetch.upload != Upload::Spent =>
         {
             fetch.local.counters.backend_retry.inc();
             fetch.trail.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(&name)));
             fetch.trail.closed(error.close_reason());
-            exchange(fetch, body, &leaf, false).await
+            exchange(fetch, body, &leaf, Reuse::No).await
         }
         result => result,
     }
@@ -95,7 +97,7 @@ async fn exchange(
     fetch: &mut Fetch,
     body: &mut dyn RequestBody,
     leaf: &Arc<Backend>,
-    reuse: bool,
+    reuse: Reuse,
 ) -> Result<Answer, Failure> {
     let failed = |error| Failure::Origin(error, leaf.definition().name.to_string());
     let want = want(fetch, leaf, reuse);
@@ -130,7 +132,7 @@ pub(super) fn asks_close(fields: &Fields) -> bool {
     !wire::h1::keep_alive(Version::Http11, fields)
 }
 
-fn want(fetch: &Fetch, leaf: &Backend, reuse: bool) -> Want {
+fn want(fetch: &Fetch, leaf: &Backend, reuse: Reuse) -> Want {
     let timeouts = fetch.timeouts.over(leaf.timeouts(&fetch.local.pools.settings()));
     let addresses = Some((fetch.session.client, fetch.session.server));
     Want { timeouts, reuse, addresses, now: fetch.now }

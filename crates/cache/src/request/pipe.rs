@@ -170,7 +170,7 @@ async fn open(
     timeouts.connect = exchange.pipe_connect_timeout.unwrap_or(timeouts.connect);
     let want = origin::Want {
         timeouts,
-        reuse: true,
+        reuse: origin::Reuse::Sure,
         addresses: Some((exchange.session.client, exchange.session.server)),
         now: exchange.now,
     };
