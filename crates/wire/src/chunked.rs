@@ -159,10 +159,6 @@ impl Decoder {
                 _ if digits == DIGITS_MAX => Err(Reject::ChunkSize),
                 _ => {
                     self.left = self.left << 4 | hex_digit(byte)?;
-                    // Peers keep sizes in signed 64 bits; one beyond is a trick or a fault.
-                    if i64::try_from(self.left).is_err() {
-                        return Err(Reject::ChunkSize);
-                    }
                     Ok(State::Size { digits: digits + 1 })
                 }
             },
