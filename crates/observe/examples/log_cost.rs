@@ -11,6 +11,8 @@ const REQUESTS: u32 = 10_000;
 
 /// The records of a hit at the default mask, as the daemon writes them.
 fn hit(records: &mut Records, number: u32, now: f64) {
+    records.begin(1, Kind::Session);
+    records.link(Tag::Link, "req", number, "rxreq");
     records.begin(number, Kind::Client);
     records.link(Tag::Begin, "req", 1, "rxreq");
     records.timestamp("Start", now, now, now);
