@@ -164,27 +164,21 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         loop {
             match cursor.poll_ready(&stale, context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(false)) => return Poll::Ready(Ok(true)),
-                Poll::Ready(Err(cut)) => return Poll::Ready(Err(cut)),
+                Poll::Ready(Ok(false)) => return Poll::Ready(true),
+                Poll::Ready(Err(store::cursor::Cut)) => return Poll::Ready(false),
                 Poll::Ready(Ok(true)) => {}
             }
             let mut pieces: Vec<IoSlice<'_>> = Vec::new();
             cursor.slices(&stale, 1, &mut pieces);
             let count = pieces.iter().map(|piece| piece.len()).sum::<usize>();
             if pieces.iter().any(|piece| fill.append(piece).is_err()) {
-                return Poll::Ready(Ok(false));
+                return Poll::Ready(false);
             }
             drop(pieces);
             cursor.consume(&stale, count as u64);
         }
     })
     .await;
-    cursor.close(&stale);
-    let Ok(copied) = copied else {
-        // It was still on its way, and broke off.
-        fetch.trail.records.text(Tag::FetchError, b"Template object failed");
-        return Step::failed();
-    };
     if !copied || !planned {
         // No room for a second copy: the old object stays, and this client gets its body with the new head.
         drop(fill);
