@@ -77,7 +77,9 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
             Ok(()) => return step_of(exchange),
             Err(why) => {
                 exchange.records.text(Tag::VCL_Error, &why);
-                Action::Fail
+                exchange.local.counters.vcl_fail.inc();
+                // Unlike a VCL that fails, this does not end the connection.
+                return Decided::Step(fail());
             }
         },
         action => action,
