@@ -248,7 +248,10 @@ impl Exchange {
             }
             Var::ObjReason => copy(stored.map_or(self.response.reason.as_slice(), |known| known.reason())),
             Var::ObjProto => copy(b"HTTP/1.1"),
-            Var::ObjHits => Value::Int(stored.map_or(0, |known| i64::from(known.hits()))),
+            // Who fetched it hit nothing, however many others have meanwhile.
+            Var::ObjHits => {
+                Value::Int(stored.filter(|_| self.hit).map_or(0, |known| i64::from(known.hits())))
+            }
             Var::ObjUncacheable => Value::Bool(match &self.source {
                 Source::Private(private) => private.uncacheable,
                 Source::Stored(_) | Source::None => false,

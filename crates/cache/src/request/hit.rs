@@ -22,6 +22,8 @@ pub(crate) async fn step(
     freshness: Freshness,
 ) -> Step {
     log(exchange, &known);
+    // It stays so if VCL passes: then X-Varnish names the fetch of that, as in Varnish.
+    exchange.hit = true;
     // Counted whatever VCL makes of it, as in Varnish.
     exchange.local.counters.cache_hit.inc();
     if freshness == Freshness::Grace {
@@ -50,8 +52,6 @@ pub(crate) async fn step(
         }
         Action::Pass(_) => {
             exchange.source = Source::None;
-            // X-Varnish names the fetch of such a pass, as in Varnish.
-            exchange.hit = true;
             Step::Pass
         }
         Action::Restart => Step::Restart,
@@ -80,7 +80,6 @@ fn log(exchange: &mut Exchange, known: &Known) {
 }
 
 fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>) {
-    exchange.hit = true;
     let interval = exchange.current.settings.lru_interval;
     known.note_use(exchange.now as u32, interval as u32);
     if let Some(busy) = busy {
