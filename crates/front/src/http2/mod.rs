@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cache::Session;
 use copal_cache as cache;
 use copal_net as net;
+use h2::Reason;
 use h2::server::{Builder, Connection};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -36,6 +37,10 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// The memory that a connection's streams may fill with responses not yet sent.
 const SEND_BYTES: usize = 256 << 10;
+
+/// How many times as many requests may be under way as streams may be open: a client that resets its streams may begin
+/// others, while the requests behind the old ones run on.
+const UNDER_WAY: usize = 2;
 
 /// Counts a stream for as long as it is answered.
 struct Active(Rc<Cell<usize>>);
@@ -78,7 +83,8 @@ pub(crate) async fn run(
     match tokio::time::timeout(patience, handshake).await {
         Ok(Ok(connection)) => {
             let target_bytes = settings.window_bytes.saturating_mul(2).min(i32::MAX as u32);
-            accept(front, session, connection, target_bytes).await
+            let requests_max = UNDER_WAY.saturating_mul(settings.concurrent_streams as usize);
+            accept(front, session, connection, target_bytes, requests_max).await
         }
         Ok(Err(_)) => "RX_JUNK",
         Err(_) => "RX_TIMEOUT",
@@ -90,12 +96,16 @@ async fn accept(
     session: &Rc<Session>,
     mut connection: Connection<io::Io, Bytes>,
     target_bytes: u32,
+    requests_max: usize,
 ) -> &'static str {
     let active = Rc::new(Cell::new(0));
     let mut idle = Duration::ZERO;
     let mut reason = "REM_CLOSE";
     loop {
         match tokio::time::timeout(LOOK, connection.accept()).await {
+            Ok(Some(Ok((_, mut respond)))) if active.get() >= requests_max => {
+                respond.send_reset(Reason::REFUSED_STREAM);
+            }
             Ok(Some(Ok((request, respond)))) => {
                 idle = Duration::ZERO;
                 if !request.body().is_end_stream() {
