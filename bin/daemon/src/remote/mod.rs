@@ -38,6 +38,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest pause before a worker that died is followed by another.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// The longest wait: some thirty years. A bound keeps sums of moments within their range.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
+
 /// The pause after so many workers in a row died young: none after the first, then 1 s, 2 s, 4 s ...
 fn pause(young_deaths: u32) -> Duration {
     let doublings = young_deaths.checked_sub(2);
@@ -74,7 +77,8 @@ struct Manners {
 
 impl Manners {
     fn new(parameters: &Parameters) -> Self {
-        let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX / 4);
+        let seconds =
+            |value: f64| Duration::try_from_secs_f64(value).map_or(LONGEST, |wait| wait.min(LONGEST));
         Self {
             patience: seconds(parameters.cli_timeout),
             ping: Duration::from_secs(parameters.ping_interval),
@@ -297,7 +301,8 @@ impl Plant for Remote {
         labels: &[Label],
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
-        compile::compile(source, labels, parameters, self.fixed.jail)
+        let stores = storage_spec::names(&self.fixed.stores);
+        compile::compile(source, labels, &stores, parameters, self.fixed.jail)
     }
 
     fn state(&self) -> State {
