@@ -26,28 +26,32 @@ const FILE_MAX: u64 = 16 << 20;
 const GLOB_MAX: usize = 1_000;
 
 /// Compiles `source` with the built-in VCL behind it. Relative names in `include` are looked for as `vcl_path` says;
-/// `labels` are those that `return (vcl(..))` may name; `jail` is the worker's, which must reach sockets.
+/// `labels` are those that `return (vcl(..))` may name, `stores` those that `storage.x` may; `jail` is the worker's, which
+/// must reach sockets.
 ///
 /// # Errors
 /// The compiler's message: what is wrong, where, the line, a mark under it.
 pub(crate) fn compile(
     source: &Source,
     labels: &[Label],
+    stores: &[String],
     parameters: &Parameters,
     jail: Jail,
 ) -> Result<Compiled<Arc<Captured>>, String> {
-    let world = Recording::new(Files { path: &parameters.vcl_path }, source, link::settings(parameters));
+    let settings = link::settings(parameters);
+    let world = Recording::new(Files { path: &parameters.vcl_path }, source, settings, stores);
     let is_label = |name: &str| labels.iter().any(|label| label.name == name);
     let socket = |path: &str| socket(path, jail);
     let first = First { labels: &is_label, socket: &socket };
-    let program = make(source, Some(&first), parameters, &world)?;
+    let program = make(source, Some(&first), stores, parameters, &world)?;
     let sources = program
         .sources
         .iter()
         .map(|(name, text)| Source { name: name.clone(), text: text.clone().into() })
         .collect();
+    let modules = program.modules.iter().map(|&name| name.to_owned()).collect();
     let (labels, warnings) = (program.labels(), program.warnings);
-    Ok(Compiled { program: Arc::new(world.finish()), sources, labels, warnings })
+    Ok(Compiled { program: Arc::new(world.finish()), sources, modules, labels, warnings })
 }
 
 /// Compiles once more what was compiled before.
@@ -55,7 +59,8 @@ pub(crate) fn compile(
 /// # Errors
 /// The compiler's message, though the same was accepted before.
 pub(crate) fn again(captured: &Captured) -> Result<Arc<Program>, String> {
-    make(&captured.source, None, &link::parameters(&captured.settings), captured).map(Arc::new)
+    let parameters = link::parameters(&captured.settings);
+    make(&captured.source, None, &captured.stores, &parameters, captured).map(Arc::new)
 }
 
 /// What is looked at the first time only. The second time a VCL is known to compile, and to look again could only
@@ -70,6 +75,7 @@ struct First<'a> {
 fn make(
     source: &Source,
     first: Option<&First<'_>>,
+    stores: &[String],
     parameters: &Parameters,
     world: &dyn World,
 ) -> Result<Program, String> {
@@ -84,6 +90,7 @@ fn make(
         glob: &|pattern, from| world.glob(pattern, from),
         resolve: &|host| world.resolve(host),
         labels: first.map(|first| first.labels),
+        storages: Some(stores),
         socket: first.map(|first| first.socket),
         unreferenced_is_error: parameters.vcc_err_unref,
         unsafe_path: first.is_none() || parameters.vcc_unsafe_path,
@@ -314,14 +321,33 @@ mod tests {
             file.display()
         );
         let source = Source { name: "<vcl.inline>".into(), text: text.into_bytes() };
-        let compiled = compile(&source, &[], &Parameters::default(), Jail::None).unwrap();
+        let stores = ["s0".to_owned()];
+        let compiled = compile(&source, &[], &stores, &Parameters::default(), Jail::None).unwrap();
         std::fs::remove_file(&file).unwrap();
-        assert!(compile(&source, &[], &Parameters::default(), Jail::None).is_err());
+        assert!(compile(&source, &[], &stores, &Parameters::default(), Jail::None).is_err());
         let sent = serde_json::to_string(&*compiled.program).unwrap();
         let captured: Captured = serde_json::from_str(&sent).unwrap();
         assert_eq!(captured, *compiled.program);
         let program = again(&captured).unwrap();
         assert_eq!(program.sources.len(), compiled.sources.len());
+    }
+
+    #[test]
+    fn stores_are_those_of_the_command_line() {
+        let compile = |name: &str| {
+            let text = format!(
+                "vcl 4.1; import std; backend none none; sub vcl_backend_response {{ set beresp.storage = storage.{name}; }}"
+            );
+            let source = Source { name: "<vcl.inline>".into(), text: text.into_bytes() };
+            let stores = ["Big".to_owned(), "Transient".to_owned()];
+            compile(&source, &[], &stores, &Parameters::default(), Jail::None)
+        };
+        for known in ["Big", "big", "transient"] {
+            let compiled = compile(known).unwrap();
+            assert_eq!(compiled.modules, ["std"]);
+            assert!(again(&compiled.program).is_ok(), "{known}");
+        }
+        assert!(compile("s0").unwrap_err().starts_with("Symbol not found: 'storage.s0'\n"));
     }
 
     #[test]

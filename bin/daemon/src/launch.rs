@@ -104,9 +104,10 @@ fn read_vcls(arguments: &Arguments, parameters: &Parameters) -> Result<Vec<(Stri
 /// `-C`.
 fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
+    let stores = storage_spec::names(&storage_spec::parse_all(&arguments.storage).map_err(failed)?);
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
-        let compiled = compile::compile(&source, &[], &parameters, Jail::None)
+        let compiled = compile::compile(&source, &[], &stores, &parameters, Jail::None)
             .map_err(|message| failed(format!("\n{}VCL compilation failed", compile::failure(&message))))?;
         let _ = write!(text, "{}", crate::management::vcl::show_all(&compiled.sources));
     }

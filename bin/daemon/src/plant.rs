@@ -26,6 +26,8 @@ pub(crate) struct Compiled<Program> {
     pub(crate) program: Program,
     /// All files it was made of, name and text: the first is the user's, the built-in VCL is the last.
     pub(crate) sources: Vec<Source>,
+    /// The modules that it imports, in the order of the source.
+    pub(crate) modules: Vec<String>,
     /// The labels that it hands requests to.
     pub(crate) labels: Vec<String>,
     /// What the compiler found odd; empty if nothing.

@@ -58,6 +58,11 @@ pub(crate) fn parse_all(arguments: &[String]) -> Result<Vec<Spec>, Error> {
     Ok(specs)
 }
 
+/// The names of the stores, as VCL knows them.
+pub(crate) fn names(specs: &[Spec]) -> Vec<String> {
+    specs.iter().map(|spec| spec.name.clone()).collect()
+}
+
 fn parse(argument: &str, unnamed: &mut usize) -> Result<Spec, Error> {
     let head = argument.split(',').next().unwrap_or_default();
     let (name, rest) = match head.split_once('=') {

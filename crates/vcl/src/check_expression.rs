@@ -443,14 +443,17 @@ impl Checker<'_> {
         }
         let first = &name.parts[0];
         if first.text == "storage" && name.parts.len() > 1 {
-            let storage = &name.parts[1];
+            let word = &name.parts[1].text;
             let head = Name { parts: name.parts[..2].to_vec() };
-            if let Some(known) = self.options.storages
-                && !known.contains(&storage.text)
-            {
-                return Err(not_found(&head));
-            }
-            let node = Node::Const(Value::Storage(Some(Text::from(storage.text.clone()))));
+            // The case of letters does not matter here.
+            let storage = match self.options.storages {
+                Some(known) => {
+                    let found = known.iter().find(|known| known.eq_ignore_ascii_case(word));
+                    found.ok_or_else(|| not_found(name))?
+                }
+                None => word,
+            };
+            let node = Node::Const(Value::Storage(Some(Text::from(storage.clone()))));
             return Ok((Typed { node, kind: Type::Storage, span: head.span() }, 2));
         }
         if let Some(row) = SIDES.iter().find(|row| row.name == first.text && is_http(row.side)) {

@@ -27,6 +27,8 @@ pub(crate) struct Captured {
     pub(super) source: Source,
     /// The parameters of that moment.
     pub(super) settings: Vec<Setting>,
+    /// The names of the stores.
+    pub(super) stores: Vec<String>,
     files: Vec<Asked<Source>>,
     patterns: Vec<Asked<Vec<String>>>,
     hosts: Vec<Asked<Vec<IpAddr>>>,
@@ -63,10 +65,11 @@ pub(super) struct Recording<W> {
 
 impl<W: World> Recording<W> {
     /// Begins to note for `source`.
-    pub(super) fn new(world: W, source: &Source, settings: Vec<Setting>) -> Self {
+    pub(super) fn new(world: W, source: &Source, settings: Vec<Setting>, stores: &[String]) -> Self {
         let captured = Captured {
             source: source.clone(),
             settings,
+            stores: stores.to_vec(),
             files: Vec::new(),
             patterns: Vec::new(),
             hosts: Vec::new(),

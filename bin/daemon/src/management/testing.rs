@@ -44,6 +44,7 @@ impl Plant for Paper {
             false => Ok(Compiled {
                 program: text.to_owned(),
                 sources: vec![source.clone()],
+                modules: text.strip_prefix("imports:").map(str::to_owned).into_iter().collect(),
                 labels,
                 warnings: String::new(),
             }),

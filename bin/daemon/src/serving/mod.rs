@@ -73,7 +73,8 @@ impl Plant for Serving {
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
         // Here everything is seen with our own rights.
-        compile::compile(source, labels, parameters, Jail::None)
+        let stores = storage_spec::names(&self.fixed.storage);
+        compile::compile(source, labels, &stores, parameters, Jail::None)
     }
 
     fn state(&self) -> State {

@@ -82,7 +82,8 @@ impl<P: Plant> Management<P> {
         Reply::ok(text)
     }
 
-    /// Who takes what from whom.
+    /// Who takes what from whom: `return (vcl(label))` as Varnish shows it, and what each VCL imports. Modules are part of
+    /// this program, so that there is no file to name.
     pub(in crate::management) fn vcl_symtab(&self) -> Reply {
         let mut text = String::new();
         for entry in self.vcls.entries() {
@@ -94,19 +95,56 @@ impl<P: Plant> Management<P> {
             for (words, names) in [("imports from", Table::needs(entry)), ("exports to", needed_by)] {
                 if !names.is_empty() {
                     let _ = writeln!(text, "  {words}:");
-                    names.iter().for_each(|name| {
-                        let _ = writeln!(text, "    {name}");
-                    });
                 }
+                for name in names {
+                    let _ = writeln!(text, "    {name}");
+                    // A label's own import of its VCL is nothing that the compiler saw.
+                    match entry {
+                        Entry::Vcl(_) if words == "imports from" => imported(&mut text, "$VCL", name),
+                        Entry::Label(label) if words == "exports to" => {
+                            imported(&mut text, "$VCL", &label.name)
+                        }
+                        Entry::Vcl(_) | Entry::Label(_) => {}
+                    }
+                }
+            }
+            if let Entry::Vcl(vcl) = entry {
+                text.push_str(
+                    "  symtab:\n    {array}\n      {object}\n        [\"version\"]: {number} <0>\n",
+                );
+                vcl.compiled.modules.iter().for_each(|name| imported(&mut text, "$VMOD", name));
+                vcl.compiled.labels.iter().for_each(|name| imported(&mut text, "$VCL", name));
             }
         }
         Reply::ok(text)
     }
 }
 
+/// What a VCL takes from outside, as `vcl.symtab` shows it.
+fn imported(text: &mut String, kind: &str, name: &str) {
+    text.push_str("      {object}\n");
+    for (key, value) in [("dir", "import"), ("type", kind), ("name", name)] {
+        let _ = writeln!(text, "        [\"{key}\"]: {{string}} <{value}>");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::testing::{check, running};
+
+    fn object(kind: &str, name: &str) -> String {
+        let field = |key: &str, value: &str| format!("        [\"{key}\"]: {{string}} <{value}>\n");
+        ["      {object}\n", &field("dir", "import"), &field("type", kind), &field("name", name)].concat()
+    }
+
+    #[test]
+    fn the_symbol_table_names_modules() {
+        let mut manager = running();
+        check(&mut manager, "vcl.inline a imports:std", 200, "");
+        let version = "  symtab:\n    {array}\n      {object}\n        [\"version\"]: {number} <0>\n";
+        let expected = format!("Vcl: boot\n{version}Vcl: a\n{version}{}", object("$VMOD", "std"));
+        check(&mut manager, "vcl.symtab", 200, &expected);
+    }
 
     #[test]
     fn labels_stand_for_vcls() {
@@ -123,13 +161,14 @@ mod tests {
         assert_eq!(manager.plant().log.borrow().last().unwrap(), "labels l=a");
         check(&mut manager, "vcl.inline user uses:l", 200, "");
         check(&mut manager, "vcl.deps", 200, "boot\na\nc\nl      a\nuser   l\n");
-        check(
-            &mut manager,
-            "vcl.symtab",
-            200,
-            "Vcl: boot\nVcl: a\n  exports to:\n    l\nVcl: c\nLabel: l\n  imports from:\n    a\n  exports to:\n    user\n\
-             Vcl: user\n  imports from:\n    l\n",
-        );
+        let version = "  symtab:\n    {array}\n      {object}\n        [\"version\"]: {number} <0>\n";
+        let label = object("$VCL", "l");
+        let expected = [
+            &format!("Vcl: boot\n{version}Vcl: a\n  exports to:\n    l\n{version}Vcl: c\n{version}"),
+            &format!("Label: l\n  imports from:\n    a\n  exports to:\n    user\n{label}"),
+            &format!("Vcl: user\n  imports from:\n    l\n{label}{version}{label}"),
+        ];
+        check(&mut manager, "vcl.symtab", 200, &expected.map(String::as_str).concat());
         check(
             &mut manager,
             "vcl.list",
