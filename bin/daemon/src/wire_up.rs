@@ -78,7 +78,6 @@ fn features(parameters: &Parameters) -> cache::settings::Features {
         esi_chop: parameters.debug("esi_chop"),
         esi_include_onerror: parameters.feature("esi_include_onerror"),
         http_date_postel: parameters.feature("http_date_postel"),
-        https_scheme: parameters.feature("https_scheme"),
     }
 }
 
@@ -99,6 +98,7 @@ pub(crate) fn front(parameters: &Parameters) -> front::Settings {
             line_bytes: size(parameters.http_req_hdr_len),
             fields: field_count(parameters),
         },
+        https_scheme: parameters.feature("https_scheme"),
         http2: parameters.feature("http2").then(|| http2(parameters)),
         ..front::Settings::default()
     }

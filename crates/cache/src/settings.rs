@@ -106,8 +106,6 @@ pub struct Features {
     pub esi_include_onerror: bool,
     /// Dates in the forms that RFC 9110 does not allow are understood.
     pub http_date_postel: bool,
-    /// The host of a request is taken out of an `https://` address, too.
-    pub https_scheme: bool,
 }
 
 impl Default for Settings {

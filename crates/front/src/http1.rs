@@ -149,7 +149,9 @@ impl Connection {
     }
 
     fn accept_head(&mut self, exchange: &mut Exchange, length: usize) -> Result<usize, End> {
-        let checked = wire::h1::absolute_form(&mut exchange.request)
+        let whole = exchange.request.target.starts_with(b"https://") && !self.front.settings().https_scheme;
+        let taken_apart = if whole { Ok(()) } else { wire::h1::absolute_form(&mut exchange.request) };
+        let checked = taken_apart
             .and_then(|()| wire::h1::request_framing(&exchange.request))
             .and_then(|framing| wire::h1::check_connection(&exchange.request.fields).map(|()| framing))
             .and_then(|framing| expectation(exchange).map(|_| framing));

@@ -24,6 +24,9 @@ pub struct Settings {
     pub linger: Seconds,
     /// Limits of a request's head (`http_req_size`, `http_req_hdr_len`, `http_max_hdr`).
     pub limits: Limits,
+    /// Whether an `https://` target is taken apart as an `http://` one is (`feature=+https_scheme`); else it stays whole in
+    /// `req.url`, as in Varnish.
+    pub https_scheme: bool,
     /// HTTP/2, if it is spoken.
     pub http2: Option<crate::Http2Settings>,
 }
@@ -39,6 +42,7 @@ impl Default for Settings {
             pipe_timeout: 60.0,
             linger: 1.0,
             limits: Limits::default(),
+            https_scheme: false,
             http2: None,
         }
     }
