@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from client import Client, fetch  # noqa: E402
@@ -106,6 +107,35 @@ def junk():
         client.send(PREFACE + b"\xff" * 200)
         client.rest()
     expect(curl(cache.port, "/"), b"hello")
+
+
+def frame(kind, flags, stream, body):
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+
+@case("streams that are begun and reset leave no more requests under way than twice those that may be open")
+def resets():
+    go_on = threading.Event()
+
+    def slow(x):
+        go_on.wait(20)
+        x.reply(b"late")
+    source = Origin(slow)
+    source.on("/quick", lambda x: x.reply(b"quick"))
+    cache = before(source, params={**ON, "h2_max_concurrent_streams": "5"})
+    with Client(cache.port) as client:
+        client.send(PREFACE + frame(4, 0, 0, b""))
+        for number in range(40):
+            stream, path = 2 * number + 1, b"/%d" % number
+            # GET, http, the path, a host; its answer will not be waited for.
+            head = b"\x82\x86\x04" + bytes([len(path)]) + path + b"\x41\x01a"
+            ping = number.to_bytes(8, "big")
+            client.send(frame(1, 5, stream, head) + frame(6, 0, 0, ping))
+            client._until(frame(6, 1, 0, ping))
+            client.send(frame(3, 0, stream, (8).to_bytes(4, "big")))
+        expect(curl(cache.port, "/quick"), b"quick")
+        check(0 < source.total() <= 11, f"{source.total()} requests reached the origin")
+        go_on.set()
 
 
 if __name__ == "__main__":
