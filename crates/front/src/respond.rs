@@ -15,6 +15,9 @@ use std::task::Poll;
 use std::time::Instant;
 use wire::Known;
 
+/// After so many bytes of a body in one go other connections have their turn.
+const TURN: usize = 1 << 20;
+
 /// What was written, and whether that was all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
@@ -111,6 +114,9 @@ impl Writer {
             writing_s += started.map_or(0.0, |started| started.elapsed().as_secs_f64());
             if sent.complete || writing_s >= limits.total {
                 return sent;
+            }
+            if body_bytes >= TURN {
+                tokio::task::yield_now().await;
             }
         }
     }

@@ -126,6 +126,11 @@ pub struct Wanted<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+/// Whether two specifications name the same fields in the same order: then no request fits both, unless they are the same.
+pub fn same_fields(one: &[u8], other: &[u8]) -> bool {
+    entries(one).map(|wanted| wanted.name).eq(entries(other).map(|wanted| wanted.name))
+}
+
 /// What a specification says, in order. Ends at the first entry that is none.
 pub fn entries(spec: &[u8]) -> impl Iterator<Item = Wanted<'_>> {
     let mut rest = spec;

@@ -88,6 +88,8 @@ pub struct Attributes {
 const GONE: u8 = 1;
 /// A mark: used since the eviction order last looked.
 const USED: u8 = 2;
+/// A mark: a newer object may answer the same requests.
+const SHADED: u8 = 4;
 
 /// Not in any list.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -117,7 +119,7 @@ pub struct Object {
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    /// [`GONE`] and [`USED`].
+    /// [`GONE`], [`USED`] and [`SHADED`].
     marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -252,6 +254,17 @@ impl Object {
         if self.marks.load(Ordering::Relaxed) & USED == 0 {
             self.marks.fetch_or(USED, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that a newer object under the same key may answer the same requests.
+    pub fn shade(&self) {
+        self.marks.fetch_or(SHADED, Ordering::Release);
+    }
+
+    /// Whether a newer object may answer the same requests: only a look at all of them tells.
+    #[inline]
+    pub fn is_shaded(&self) -> bool {
+        self.marks.load(Ordering::Acquire) & SHADED != 0
     }
 
     /// Whether a use was noted since the last question.

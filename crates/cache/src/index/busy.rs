@@ -1,9 +1,11 @@
 //! The right and duty to fetch an object that others wait for.
 
 use super::{Index, Key};
+use rules::vary;
 use std::sync::Arc;
 use store::Object;
 
+use copal_rules as rules;
 use copal_store as store;
 
 /// A running fetch. Ended by [`Busy::insert`]; dropped without it, one waiter takes the fetch over.
@@ -51,6 +53,11 @@ impl Busy {
             });
             entered = fresh && self.index.enter(&object);
             if entered {
+                for other in &head.variants {
+                    if !vary::same_fields(other.variant(), object.variant()) {
+                        other.shade();
+                    }
+                }
                 head.variants.push(Arc::clone(&object));
             }
             std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use store::{Attributes, Creation, Engine, Flags, Memory, Object};
 
+use copal_rules as rules;
 use copal_store as store;
+use copal_wire as wire;
 
 struct Bench {
     index: Arc<Index>,
@@ -133,6 +135,28 @@ fn variants_stand_side_by_side_and_are_replaced_each_by_its_own() {
     assert!(old.is_gone());
     assert_eq!(bench.index.objects(&key(1)).len(), 2);
     assert!(matches!(bench.look(key(1), 101.0, b"b", None), Found::Hit(_)));
+}
+
+/// A thread may go on with the object it knows only as long as no other kind of variant came after it.
+#[test]
+fn a_newer_object_for_the_same_requests_shades_the_older_ones() {
+    let bench = Bench::new(None);
+    let of = |field: &str, value: &str| {
+        let mut request = wire::Fields::new();
+        request.push(field.as_bytes(), value.as_bytes());
+        let mut response = wire::Fields::new();
+        response.push(b"Vary", field.as_bytes());
+        rules::vary::build(&response, &request).unwrap()
+    };
+    let add = |variant: &[u8]| {
+        let object = bench.object(key(1), variant, 0, 60.0, b"");
+        bench.miss(key(1), 200.0, variant).insert(Arc::clone(&object));
+        object
+    };
+    let (one, two) = (add(&of("X", "1")), add(&of("X", "2")));
+    assert!(!one.is_shaded() && !two.is_shaded(), "no request fits both");
+    let all = add(b"");
+    assert!(one.is_shaded() && two.is_shaded() && !all.is_shaded());
 }
 
 #[test]

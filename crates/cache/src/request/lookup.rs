@@ -36,6 +36,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
     if !fresh
         || known.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) != 0
         || known.state() == State::Failed
+        || known.is_shaded()
         || known.ban() < exchange.local.shared.bans.newest()
         || !(known.variant().is_empty() || fits(exchange, known.variant()))
     {
