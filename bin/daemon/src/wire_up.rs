@@ -40,6 +40,7 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         },
         cache_req_body_max: parameters.cache_req_body_max,
         synthetic_max: size(parameters.synthetic_max),
+        rfc: parameters.rfc,
         waiting_list_timeout: parameters.waiting_list_timeout,
         relay_max: size(parameters.relay_max),
         head_max: size(parameters.workspace_client),

@@ -175,6 +175,8 @@ pub struct Exchange {
     pub(crate) always_miss: bool,
     pub(crate) ignore_busy: bool,
     pub(crate) ignore_vary: bool,
+    /// `req.rfc`: the RFCs decide where Varnish has ways of its own.
+    pub(crate) rfc: bool,
     /// The marker found in this pass through lookup, as the variable that tells of it.
     pub(crate) marker: Option<vcl::variables::Var>,
     /// `req.esi`: whether includes are processed, in VCL 4.0.
@@ -244,6 +246,7 @@ impl Exchange {
             always_miss: false,
             ignore_busy: false,
             ignore_vary: false,
+            rfc: false,
             marker: None,
             esi: true,
             esi_level: 0,
@@ -364,6 +367,7 @@ impl Exchange {
         self.always_miss = false;
         self.ignore_busy = false;
         self.ignore_vary = false;
+        self.rfc = self.current.settings.rfc;
         self.marker = None;
         self.esi = true;
         self.do_esi = None;

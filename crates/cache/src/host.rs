@@ -227,6 +227,7 @@ impl Exchange {
             Var::ReqHashAlwaysMiss => Value::Bool(self.always_miss),
             Var::ReqHashIgnoreBusy => Value::Bool(self.ignore_busy),
             Var::ReqHashIgnoreVary => Value::Bool(self.ignore_vary),
+            Var::ReqRfc => Value::Bool(self.rfc),
             Var::ReqIsHitmiss | Var::ReqIsHitpass => Value::Bool(self.marker == Some(variable)),
             Var::ReqBackendHint => Value::Backend(self.hint()),
             Var::ReqStorage => Value::Storage(self.storage_hint.clone()),
@@ -332,6 +333,7 @@ impl Host for Exchange {
             Var::ReqHashAlwaysMiss => self.always_miss = flag(&value),
             Var::ReqHashIgnoreBusy => self.ignore_busy = flag(&value),
             Var::ReqHashIgnoreVary => self.ignore_vary = flag(&value),
+            Var::ReqRfc => self.rfc = flag(&value),
             Var::ReqBackendHint | Var::BereqBackend => {
                 if let Value::Backend(backend) = value {
                     self.backend_hint = Hint::Chosen(backend);

@@ -37,6 +37,8 @@ pub struct Settings {
     pub cache_req_body_max: u64,
     /// The most bytes a VCL may make of one synthetic body.
     pub synthetic_max: usize,
+    /// Whether requests are answered by the RFCs where Varnish has ways of its own, unless VCL chooses.
+    pub rfc: bool,
     /// Wait for a busy object at most this long, then fetch without it.
     pub waiting_list_timeout: Seconds,
     /// `server.identity` (`-i`).
@@ -126,6 +128,7 @@ impl Default for Settings {
             ban_lurker: Pace::default(),
             cache_req_body_max: 64 << 20,
             synthetic_max: 1 << 20,
+            rfc: false,
             waiting_list_timeout: 60.0,
             identity: "copal".to_owned(),
             hostname: "localhost".to_owned(),

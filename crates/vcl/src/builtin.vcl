@@ -40,15 +40,15 @@ sub vcl_req_method {
     return (pipe);
 }
 
-# The answer may be meant for this client only.
+# The answer may be meant for this client only; by the RFC the answer itself says so.
 sub vcl_req_authorization {
-    if (req.http.Authorization) {
+    if (!req.rfc && req.http.Authorization) {
         return (pass);
     }
 }
 
 sub vcl_req_cookie {
-    if (req.http.Cookie) {
+    if (!req.rfc && req.http.Cookie) {
         return (pass);
     }
 }
@@ -163,20 +163,28 @@ sub vcl_builtin_backend_response {
     call vcl_beresp_vary;
 }
 
+# With bereq.rfc the rules of RFC 9111 have judged all of the answer: what may not be stored has no life, what has to be
+# validated each time has keep alone.
 sub vcl_beresp_stale {
+    if (bereq.rfc && beresp.ttl + beresp.grace + beresp.keep > 0s) {
+        return;
+    }
     if (beresp.ttl <= 0s) {
         call vcl_beresp_hitmiss;
     }
 }
 
 sub vcl_beresp_cookie {
-    if (beresp.http.Set-Cookie) {
+    if (!bereq.rfc && beresp.http.Set-Cookie) {
         call vcl_beresp_hitmiss;
     }
 }
 
 # Surrogate-Control, where the origin sends it, speaks to caches like this one and silences Cache-Control.
 sub vcl_beresp_control {
+    if (bereq.rfc) {
+        return;
+    }
     if (beresp.http.Surrogate-Control ~ "(?i)no-store") {
         call vcl_beresp_hitmiss;
     }

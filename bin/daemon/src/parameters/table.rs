@@ -265,6 +265,9 @@ parameters! {
         "The most ranges of one request that are served; with more, the whole object is. Copal's own.";
     relay_max: u64 = 16 << 20, Bytes(64 << 10, None), "bytes", [],
         "The most that is collected of a response that is for one client and may not be streamed. Copal's own.";
+    rfc: bool = false, Switch, "bool", [],
+        "Whether requests are answered by RFC 9111 and RFC 9110 where Varnish has ways of its own; VCL can choose for \
+         each request (req.rfc). Copal's own.";
     synthetic_max: u64 = 1 << 20, Bytes(1 << 10, None), "bytes", [],
         "The longest body that VCL may make. Copal's own.";
     timeout_body: f64 = 0.0, Seconds(0.0, None), "seconds", [],

@@ -75,6 +75,7 @@ impl Fetch {
             Var::BereqUncacheable => Value::Bool(self.purpose == Purpose::Pass),
             Var::BereqIsBgfetch => Value::Bool(self.purpose == Purpose::Background),
             Var::BereqIsHitmiss | Var::BereqIsHitpass => Value::Bool(self.marker == Some(variable)),
+            Var::BereqRfc => Value::Bool(self.rfc),
             Var::BereqHash => Value::Blob(Some(Text::copy_from_slice(&self.key))),
             Var::BereqTime => Value::Time(self.begun),
             Var::BereqConnectTimeout => timeout(self.timeouts.connect, origin.connect_timeout),

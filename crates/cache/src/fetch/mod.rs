@@ -177,6 +177,8 @@ pub(crate) struct Fetch {
     pub(crate) upload: Upload,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
+    /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
+    pub(crate) rfc: bool,
     pub(crate) uncacheable: bool,
     pub(crate) was_304: bool,
     /// `std.rollback(bereq)` was called: a response that is there goes, too.
@@ -257,6 +259,7 @@ impl Fetch {
             upload: prepare::upload(exchange, purpose),
             client_ip: exchange.client_ip,
             identity: exchange.identity.clone(),
+            rfc: exchange.rfc,
             uncacheable: purpose == Purpose::Pass,
             was_304: false,
             rolled_back: false,

@@ -9,7 +9,9 @@ use copal_store::Flags;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use rules::storable::{Storable, Why};
 use rules::ttl::Defaults;
+use rules::vary::Unusable;
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
 use wire::h1::ResponseFraming;
@@ -202,8 +204,7 @@ fn compute_times(fetch: &mut Fetch) {
 fn builtin(fetch: &mut Fetch) -> Action {
     fetch.trail.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
     if !fetch.uncacheable
-        && let rules::storable::Storable::No(why) =
-            rules::storable::storable(fetch.ttl, &fetch.response.fields)
+        && let Storable::No(why) = storable(fetch)
     {
         fetch.trail.records.fmt(Tag::Debug, format_args!("not stored: {why}"));
         fetch.ttl = fetch.current.settings.uncacheable_ttl;
@@ -212,6 +213,21 @@ fn builtin(fetch: &mut Fetch) -> Action {
     }
     fetch.trail.records.text(Tag::VCL_return, b"deliver");
     Action::Deliver
+}
+
+/// Whether the built-in VCL stores the answer. By the RFC the rules have judged it before: what they forbid has no life left.
+fn storable(fetch: &Fetch) -> Storable {
+    let fields = &fetch.response.fields;
+    if !fetch.rfc {
+        return rules::storable::storable(fetch.ttl, fields);
+    }
+    let left = fetch.origin_time + fetch.ttl + fetch.grace + fetch.keep - fetch.now;
+    match rules::vary::check(fields) {
+        _ if left.is_nan() || left <= 0.0 => Storable::No(Why::Expired),
+        Ok(()) => Storable::Yes,
+        Err(Unusable::Star) => Storable::No(Why::VaryStar),
+        Err(Unusable::Malformed | Unusable::TooLong) => Storable::No(Why::VaryUnusable),
+    }
 }
 
 impl Fetch {

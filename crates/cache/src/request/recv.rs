@@ -170,11 +170,9 @@ fn builtin(exchange: &mut Exchange) -> Step {
     let after = match exchange.request.method.as_slice() {
         b"GET" | b"HEAD" => {
             let fields = &exchange.request.fields;
-            if fields.has_known(Known::Authorization) || fields.has_known(Known::Cookie) {
-                AfterHash::Pass
-            } else {
-                AfterHash::Lookup
-            }
+            let personal = fields.has_known(Known::Authorization) || fields.has_known(Known::Cookie);
+            // By the RFC the response says whom it is for.
+            if personal && !exchange.rfc { AfterHash::Pass } else { AfterHash::Lookup }
         }
         b"PUT" | b"POST" | b"TRACE" | b"OPTIONS" | b"DELETE" | b"PATCH" => AfterHash::Pass,
         _ => pipe(exchange),
