@@ -208,6 +208,23 @@ pub struct Relay {
     input_at: usize,
     pace: Pace,
     trail: Trail,
+    passing: Passing,
+}
+
+/// What a response for one client counts for in `Transient` while it passes.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    /// Held for as long as the body is read.
+    _head: store::Hold,
+    /// The bytes that were read last.
+    body: store::Hold,
+}
+
+impl Passing {
+    /// Counts a head in `engine`, and prepares to count the body.
+    pub(crate) fn new(engine: &dyn store::Engine, head: store::Hold) -> Self {
+        Self { _head: head, body: engine.count(0) }
+    }
 }
 
 impl Relay {
@@ -217,8 +234,10 @@ impl Relay {
         first: Vec<u8>,
         filters: Filters,
         mut trail: Trail,
+        mut passing: Passing,
     ) -> Self {
         trail.received_body = first.len() as u64;
+        passing.body.replace(trail.received_body);
         let (chain, buffer) = (filters.chain, Vec::new());
         let (connection, input_at, pace) = (Some(connection), 0, Pace::default());
         if chain.is_empty() {
@@ -233,9 +252,10 @@ impl Relay {
                 input_at,
                 pace,
                 trail,
+                passing,
             };
         }
-        Self { connection, buffer, from: 0, to: 0, chain, input: first, input_at, pace, trail }
+        Self { connection, buffer, from: 0, to: 0, chain, input: first, input_at, pace, trail, passing }
     }
 
     /// What can be written now.
@@ -284,6 +304,7 @@ impl Relay {
             // Nothing is lost if this is dropped while it waits: the buffer then is taken for one to be filled again.
             self.input_at = self.input.len();
             let count = read(&mut self.connection, &mut self.trail, &mut self.input).await?;
+            self.passing.body.replace(count as u64);
             self.input.truncate(count);
             self.input_at = 0;
         }
@@ -333,6 +354,7 @@ impl Relay {
             self.buffer.resize(RELAY, 0);
         }
         let count = read(&mut self.connection, &mut self.trail, &mut self.buffer).await?;
+        self.passing.body.replace(count as u64);
         if count == 0 {
             self.trail.end_body();
         }

@@ -29,6 +29,7 @@ use base::{Seconds, Time};
 use copal_base as base;
 use copal_observe as observe;
 use copal_rules as rules;
+use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Kind, Records, Tag};
@@ -147,6 +148,8 @@ pub struct Exchange {
     pub close_after: bool,
     /// The request body as far as VCL had it read.
     pub(crate) cached_body: Option<Text>,
+    /// What it counts for in its store.
+    pub(crate) cached_body_hold: Option<store::Hold>,
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
     pub(crate) current: Rc<Current>,
@@ -221,6 +224,7 @@ impl Exchange {
             close: false,
             close_after: false,
             cached_body: None,
+            cached_body_hold: None,
             local: Rc::clone(local),
             session: Rc::clone(session),
             current,
@@ -294,6 +298,7 @@ impl Exchange {
         self.client_ip = self.session.client;
         self.identity = None;
         self.cached_body = None;
+        self.cached_body_hold = None;
         self.task_data.clear();
         self.transfer = Transfer { request_head: head_bytes as u64, ..Transfer::default() };
         self.begun = true;

@@ -1,6 +1,7 @@
 //! What every storage engine offers to the cache.
 
 use crate::fill::Fill;
+use crate::hold::Hold;
 use crate::object::{Attributes, Object};
 use std::fmt;
 use std::sync::Arc;
@@ -79,6 +80,15 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`Full`] if what is in use leaves no room, or it could never fit, or variant or head is longer than allowed.
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full>;
+
+    /// Counts `bytes` that only pass: they are held, but do not count against the size.
+    fn count(&self, bytes: u64) -> Hold;
+
+    /// Counts `bytes` that are kept beside the objects against the size, evicting to make room.
+    ///
+    /// # Errors
+    /// [`Full`] if there is none.
+    fn reserve(&self, bytes: u64) -> Result<Hold, Full>;
 
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;

@@ -11,6 +11,7 @@
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
 use crate::fill::Fill;
 use crate::first::{self, First};
+use crate::hold::Hold;
 use crate::lru::Lru;
 use crate::object::Object;
 use crate::pool;
@@ -123,6 +124,14 @@ impl Engine for Memory {
         Ok(Fill::new(Arc::new(object), Arc::clone(&self.space), creation.length))
     }
 
+    fn count(&self, bytes: u64) -> Hold {
+        Hold::count(&self.space, bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+        Hold::reserve(&self.space, bytes)
+    }
+
     fn statistics(&self) -> Statistics {
         let space = &self.space;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -162,9 +171,14 @@ impl Space {
         }
     }
 
+    /// Counts a request for memory.
+    pub(crate) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts `bytes` as linked and held, evicting to make room.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Full> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.request();
         let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
         loop {
             let Err(shortage) = self.try_reserve(bytes) else { return Ok(()) };

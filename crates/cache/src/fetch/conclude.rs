@@ -2,7 +2,7 @@
 
 use super::filters::Filters;
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill};
-use crate::body::{Body, Relay};
+use crate::body::{Body, Passing, Relay};
 use crate::index::hot::Known;
 use bytes::Bytes;
 use copal_observe as observe;
@@ -244,6 +244,8 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     if fetch.purpose == Purpose::Background {
         return Step::Done(Fetched::Failed);
     }
+    let transient = Arc::clone(fetch.local.shared.stores.transient());
+    let head_hold = transient.count(head.fields.lines().map(|line| line.len() as u64 + 2).sum());
     if fetch.was_304 {
         // An uncacheable 304: the body is the stale object's.
         if let Some(stale) = &fetch.stale {
@@ -276,7 +278,10 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
             log_body(fetch, framing, fetch.do_stream && !filters.parses);
             let body = match filters.parses {
                 true => fill::aside(fetch, connection, first, filters).await,
-                false => relay(fetch, connection, first, filters).await,
+                false => {
+                    let passing = Passing::new(&*transient, head_hold);
+                    relay(fetch, connection, first, filters, passing).await
+                }
             };
             // Nobody has seen the head: VCL may answer in its place, or try anew.
             let Some(body) = body else { return Step::failed() };
@@ -299,9 +304,10 @@ async fn relay(
     connection: copal_origin::Connection,
     first: Vec<u8>,
     filters: Filters,
+    passing: Passing,
 ) -> Option<Body> {
     let streams = fetch.do_stream;
-    let mut relay = Relay::new(connection, first, filters, fetch.trail.hand_over());
+    let mut relay = Relay::new(connection, first, filters, fetch.trail.hand_over(), passing);
     if streams {
         return Some(Body::Relay(Box::new(relay)));
     }

@@ -12,6 +12,9 @@ use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 /// How many bytes of output are made at once.
 const PIECE: usize = 16 << 10;
 
+/// How many bytes of output one step makes that only tests: a small input may expand a thousand times, and others wait.
+const TEST_MAX: usize = 256 << 10;
+
 /// For whom a gzip filter works, as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -89,10 +92,15 @@ impl Gunzip {
         Failure::Junk
     }
 
-    /// Expands some of `input`; returns how much of it was used.
-    fn expand(&mut self, input: &[u8], out: &mut Vec<u8>, notes: &mut dyn Notes) -> Result<usize, Failure> {
-        let limit = out.len() + STEP;
-        let mut used = 0;
+    /// Expands some of `input`; returns how much of it was used, and whether there may be more to come of that.
+    fn expand(
+        &mut self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        notes: &mut dyn Notes,
+    ) -> Result<(usize, bool), Failure> {
+        let limit = if self.tests_only { TEST_MAX } else { STEP };
+        let (mut used, mut made) = (0, 0);
         loop {
             let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
             let status = self.inflate.decompress(&input[used..], &mut self.piece, InflateFlush::NoFlush);
@@ -102,13 +110,15 @@ impl Gunzip {
                 (self.inflate.total_out() - before_out) as usize,
             );
             used += read;
+            made += written;
             if !self.tests_only {
                 out.extend_from_slice(&self.piece[..written]);
             }
             self.ended = status == Status::StreamEnd;
             let stands = read == 0 && written == 0;
-            if self.ended || stands || !self.tests_only && out.len() >= limit {
-                return Ok(used);
+            let is_full = made >= limit;
+            if self.ended || stands || is_full {
+                return Ok((used, is_full && !self.ended));
             }
         }
     }
@@ -123,10 +133,9 @@ impl Filter for Gunzip {
         notes: &mut dyn Notes,
     ) -> Result<Took, Failure> {
         let input_limited = if self.tests_only { &input[..input.len().min(STEP)] } else { input };
-        let start = out.len();
-        let mut used = 0;
+        let (mut used, mut is_full) = (0, false);
         if !self.ended {
-            used = self.expand(input_limited, out, notes)?;
+            (used, is_full) = self.expand(input_limited, out, notes)?;
             if let Some(scan) = &mut self.scan {
                 scan.feed(&input_limited[..used]);
             }
@@ -137,7 +146,7 @@ impl Filter for Gunzip {
         if self.tests_only {
             out.extend_from_slice(&input[..used]);
         }
-        if end && used == input.len() && !self.ended && out.len() - start < STEP {
+        if end && used == input.len() && !self.ended && !is_full {
             return Err(if self.tests_only { Failure::TestTruncated } else { Failure::Truncated });
         }
         Ok(Took { bytes: used, done: end && self.ended && used == input.len() })
@@ -199,6 +208,25 @@ mod tests {
         let invalid = Failure::Invalid("incorrect header check".to_owned());
         check(b"hello hello", &invalid, &invalid);
         check(b"", &Failure::Truncated, &Failure::TestTruncated);
+    }
+
+    #[test]
+    fn a_test_of_a_stream_that_expands_a_thousand_times_takes_many_steps() {
+        let size = 4 << 20;
+        let bomb = gzip(&vec![0; size], 9);
+        let (mut filter, mut heard) = (Gunzip::test(false), Heard::default());
+        let (mut at, mut steps, mut out) = (0, 0, Vec::new());
+        loop {
+            let before = filter.inflate.total_out();
+            let took = filter.step(&bomb[at..], true, &mut out, &mut heard).expect("it is whole");
+            assert!(filter.inflate.total_out() - before <= (TEST_MAX + PIECE) as u64);
+            (at, steps) = (at + took.bytes, steps + 1);
+            if took.done {
+                break;
+            }
+        }
+        assert_eq!(out, bomb);
+        assert!(steps >= size / (TEST_MAX + PIECE), "{steps}");
     }
 
     #[test]

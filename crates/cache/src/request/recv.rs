@@ -155,8 +155,23 @@ async fn read_into_memory(exchange: &mut Exchange, body: &mut dyn RequestBody, l
             }
         }
     }
-    exchange.records.fmt(Tag::Storage, format_args!("malloc Transient"));
-    exchange.cached_body = Some(Bytes::from(kept));
+    keep(exchange, kept)
+}
+
+/// Keeps a request body that was read, in `req.storage` or else in `Transient`; false if there is no room for it.
+fn keep(exchange: &mut Exchange, body: Vec<u8>) -> bool {
+    let stores = &exchange.local.shared.stores;
+    let wanted = exchange.storage_hint.as_ref().and_then(|name| stores.find(name));
+    let engine = wanted.unwrap_or(stores.transient());
+    let reserved = engine.reserve(body.len() as u64);
+    exchange.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
+    let Ok(hold) = reserved else {
+        exchange.close = true;
+        exchange.framing = wire::h1::RequestFraming::None;
+        return false;
+    };
+    exchange.cached_body = Some(Bytes::from(body));
+    exchange.cached_body_hold = Some(hold);
     true
 }
 
