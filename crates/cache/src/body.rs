@@ -7,16 +7,15 @@ use crate::filter::delivery::Filtered;
 use crate::filter::esi::assemble::Assembly;
 use crate::filter::{Chain, Pace, STEP};
 use crate::index::hot::Known;
+use crate::parts::Parts;
 use bytes::Bytes;
 use copal_observe::{Records, Tag};
 use copal_origin as origin;
 use copal_store as store;
-use copal_wire as wire;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
 use store::Cursor;
-use wire::range::Multipart;
 
 /// How many pieces are written with one call: of a large body about 2 MiB, so that others are not kept waiting for long,
 /// and what is queued in sockets stays in the processor's caches.
@@ -123,75 +122,11 @@ impl Drop for Body {
     fn drop(&mut self) {
         match self {
             Self::Object(known, cursor) => cursor.close(known),
-            Self::Parts(parts) => parts.cursor.close(&parts.known),
             Self::Esi(assembly) => assembly.abandon(),
-            Self::Empty | Self::Bytes(..) | Self::Relay(_) | Self::Filtered(_) => {}
+            // Parts leave what they read by themselves.
+            Self::Empty | Self::Bytes(..) | Self::Parts(_) | Self::Relay(_) | Self::Filtered(_) => {}
         }
     }
-}
-
-/// A `multipart/byteranges` body (RFC 9110, section 14.6).
-#[derive(Debug)]
-pub struct Parts {
-    known: Rc<Known>,
-    frame: Multipart,
-    /// The part whose head or bytes are being written; one beyond the last for the tail.
-    index: usize,
-    /// How much of its head, or of the tail, is written.
-    delimiter_at: usize,
-    cursor: Cursor,
-}
-
-impl Parts {
-    /// The parts of `known` that `frame` lays out.
-    pub fn new(known: &Rc<Known>, frame: Multipart) -> Self {
-        let cursor = part_cursor(known, &frame, 0);
-        Self { known: Rc::clone(known), frame, index: 0, delimiter_at: 0, cursor }
-    }
-
-    fn delimiter(&self) -> &[u8] {
-        if self.index < self.frame.parts().len() { self.frame.head(self.index) } else { self.frame.tail() }
-    }
-
-    async fn ready(&mut self) -> Result<bool, Aborted> {
-        loop {
-            if self.delimiter_at < self.delimiter().len() {
-                return Ok(true);
-            }
-            if self.index >= self.frame.parts().len() {
-                return Ok(false);
-            }
-            let (known, cursor) = (&self.known, &mut self.cursor);
-            let ready = poll_fn(|context| cursor.poll_ready(known, context)).await;
-            if ready.map_err(|store::cursor::Cut| Aborted)? {
-                return Ok(true);
-            }
-            self.cursor.close(&self.known);
-            self.index += 1;
-            self.delimiter_at = 0;
-            self.cursor = part_cursor(&self.known, &self.frame, self.index);
-        }
-    }
-
-    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
-        let delimiter = self.delimiter();
-        if self.delimiter_at < delimiter.len() {
-            out.push(IoSlice::new(&delimiter[self.delimiter_at..]));
-        }
-        self.cursor.slices(&self.known, PIECES, out);
-    }
-
-    fn consume(&mut self, count: usize) {
-        let from_delimiter = count.min(self.delimiter().len() - self.delimiter_at);
-        self.delimiter_at += from_delimiter;
-        self.cursor.consume(&self.known, (count - from_delimiter) as u64);
-    }
-}
-
-/// A reader of part `index`; of nothing beyond the last.
-fn part_cursor(known: &Known, frame: &Multipart, index: usize) -> Cursor {
-    let (from, end) = frame.parts().get(index).map_or((0, 0), |(first, last)| (*first, last + 1));
-    Cursor::new(known, from, end)
 }
 
 /// A body on its way from an origin to the one client it is for: nothing is stored, and the client's pace is the

@@ -15,6 +15,7 @@ pub mod host;
 mod include;
 pub mod index;
 pub mod local;
+pub mod parts;
 mod request;
 pub mod session;
 pub mod settings;

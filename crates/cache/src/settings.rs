@@ -122,7 +122,7 @@ impl Default for Settings {
             max_restarts: 4,
             max_retries: 4,
             http_range_support: true,
-            http_range_max: 64,
+            http_range_max: 1000,
             lru_interval: 2.0,
             nuke_limit: 50,
             ban_lurker: Pace::default(),

@@ -183,7 +183,8 @@ pub(crate) fn is_at_end(body: &Body, sent: u64) -> bool {
             known.length().is_some_and(|length| cursor.position() >= length)
                 && known.state() == copal_cache::State::Stored
         }
-        Body::Parts(_) | Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
+        Body::Parts(parts) => parts.is_at_end(),
+        Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// How many slices one `writev` is given at most.
-pub const SLICES_MAX: usize = 64;
+pub const SLICES_MAX: usize = 256;
 
 /// A connected, non-blocking stream socket. It belongs to the runtime it was made on.
 ///

@@ -2,6 +2,7 @@
 
 use crate::body::Extent;
 use crate::object::{Object, State};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::task::{Context, Poll};
 
@@ -121,15 +122,7 @@ impl Cursor {
             return;
         }
         match object.sealed() {
-            Some(extents) => {
-                let index = extents.partition_point(|extent| extent.end() <= at);
-                for extent in extents.range(index..) {
-                    if at >= limit || out.len() >= most {
-                        break;
-                    }
-                    at = push(object, extent, at, limit, out);
-                }
-            }
+            Some(extents) => push_all(object, extents, at, limit, most, out),
             None => {
                 if let Some(extent) = &self.current
                     && (extent.offset..extent.end()).contains(&at)
@@ -152,6 +145,17 @@ impl Cursor {
         } else {
             self.report(object, Some(self.at));
         }
+    }
+
+    /// Goes on with the bytes `from..end`, which lie behind what was wanted until now, without leaving in between: a writer
+    /// that keeps a window for this reader keeps it.
+    pub fn move_to(&mut self, object: &Object, from: u64, end: u64) {
+        debug_assert!(self.at <= from && from < end, "a reader that goes back is a new one");
+        (self.at, self.end) = (from, end);
+        if self.current.as_ref().is_some_and(|extent| extent.end() <= from) {
+            self.current = None;
+        }
+        self.report(object, Some(from));
     }
 
     /// Leaves the object; a writer that waits for this reader goes on.
@@ -193,6 +197,49 @@ impl Cursor {
         self.current = found.flatten();
         // Not found because it became final just now is as good.
         if self.current.is_some() || object.sealed().is_some() { Ok(()) } else { Err(Cut) }
+    }
+}
+
+/// Appends the bytes `from..end` of a body that is stored whole, at most `max` pieces, in order: for a reader that looks at
+/// several places at once and needs no cursor. Of a body that is not final, only what lies in the object's first block.
+pub fn stored_slices<'object>(
+    object: &'object Object,
+    from: u64,
+    end: u64,
+    max: usize,
+    out: &mut Vec<IoSlice<'object>>,
+) {
+    let limit = object.filled().min(end);
+    let first = object.first_capacity().min(limit);
+    let most = out.len().saturating_add(max);
+    let mut at = from;
+    if at < first && out.len() < most {
+        out.push(IoSlice::new(object.first_bytes(at, first)));
+        at = first;
+    }
+    if at < limit
+        && let Some(extents) = object.sealed()
+    {
+        push_all(object, extents, at, limit, most, out);
+    }
+}
+
+/// Appends the bytes of `extents` from `at` to `limit`, until there are `most` pieces.
+#[inline]
+fn push_all<'object>(
+    object: &Object,
+    extents: &'object VecDeque<Extent>,
+    mut at: u64,
+    limit: u64,
+    most: usize,
+    out: &mut Vec<IoSlice<'object>>,
+) {
+    let index = extents.partition_point(|extent| extent.end() <= at);
+    for extent in extents.range(index..) {
+        if at >= limit || out.len() >= most {
+            break;
+        }
+        at = push(object, extent, at, limit, out);
     }
 }
 

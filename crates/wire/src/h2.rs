@@ -46,7 +46,7 @@ pub fn request_head<'a>(
     let mut size = pseudo.method.len() + pseudo.path.len();
     for (name, value) in fields {
         size += name.len() + value.len() + 4;
-        if name.len() + value.len() + 2 > limits.line_bytes {
+        if !limits.allow(name, value) {
             return Err(Reject::LineTooLong);
         }
         if size > limits.head_bytes {

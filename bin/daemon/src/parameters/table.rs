@@ -183,7 +183,7 @@ parameters! {
     http_range_support: bool = true, Switch, "bool", [],
         "Whether Range is answered from cache.";
     http_req_hdr_len: u64 = 8 << 10, Bytes(40, None), "bytes", [],
-        "The longest line in the head of a client's request.";
+        "The longest line in the head of a client's request. A Range field may be longer: only http_req_size bounds it.";
     http_req_size: u64 = 32 << 10, Bytes(256, None), "bytes", [],
         "The longest head of a client's request.";
     http_resp_hdr_len: u64 = 8 << 10, Bytes(40, None), "bytes", [],
@@ -261,7 +261,7 @@ parameters! {
         "The largest request body that std.cache_req_body keeps, whatever VCL asks for. Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
-    http_range_max: u64 = 64, Count(1, Some(10_000)), "ranges", [],
+    http_range_max: u64 = 1000, Count(1, Some(10_000)), "ranges", [],
         "The most ranges of one request that are served; with more, the whole object is. Copal's own.";
     relay_max: u64 = 16 << 20, Bytes(64 << 10, None), "bytes", [],
         "The most that is collected of a response that is for one client and may not be streamed. Copal's own.";

@@ -3,10 +3,11 @@
 use super::filters::{self, Wanted};
 use super::prepared::{self, Marks};
 use super::{Step, fail};
-use crate::body::{Body, Parts};
+use crate::body::Body;
 use crate::exchange::{Exchange, Outcome, Source, protocol};
 use crate::filter::names::Unknown;
 use crate::index::hot::Known as KnownObject;
+use crate::parts::Parts;
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -220,6 +221,8 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     let Some(length) = known.length() else { return false };
     match ranges(exchange, length) {
         Ranges::Whole => false,
+        // What goes back finds nothing where only a window of the body is kept.
+        Ranges::Parts(parts) if known.is_windowed() && !parts.is_sorted() => false,
         Ranges::Unsatisfiable => {
             unsatisfiable(exchange, length);
             true

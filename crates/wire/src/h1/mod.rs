@@ -31,7 +31,7 @@ pub use write::{write_request_head, write_response_head};
 pub struct Limits {
     /// The whole head with its empty line, in bytes (`http_req_size`).
     pub head_bytes: usize,
-    /// One field line without CRLF, in bytes (`http_req_hdr_len`).
+    /// One field line without CRLF, in bytes (`http_req_hdr_len`). Range alone may be longer.
     pub line_bytes: usize,
     /// How many fields (`http_max_hdr`).
     pub fields: usize,
@@ -41,6 +41,15 @@ impl Default for Limits {
     /// Varnish's defaults: 32 KiB, 8 KiB, 64 lines of which the first counts as five.
     fn default() -> Self {
         Self { head_bytes: 32 << 10, line_bytes: 8 << 10, fields: 59 }
+    }
+}
+
+impl Limits {
+    /// Whether a field line of this name and value may be taken. A vector read names hundreds of ranges in one field, which
+    /// nobody can spread over several: it is bounded by the head, and by `http_range_max` when it is read.
+    #[inline]
+    pub(crate) fn allow(&self, name: &[u8], value: &[u8]) -> bool {
+        name.len() + value.len() + 2 <= self.line_bytes || name.eq_ignore_ascii_case(b"range")
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn take_fields(
         if name.is_empty() || name.len() > u16::MAX as usize {
             return Err(Reject::FieldName);
         }
-        if name.len() + value.len() + 2 > limits.line_bytes {
+        if !limits.allow(name, value) {
             return Err(Reject::LineTooLong);
         }
         // Pieces of `block`, so their addresses tell whether they stand where our own form would put them.

@@ -226,6 +226,10 @@ fn limits_are_kept() {
     check(format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "u".repeat(48)), Reject::LineTooLong);
     let most = format!("GET / HTTP/1.1\r\nX: {}\r\nY: 1\r\nZ: 1\r\n\r\n", "u".repeat(47));
     assert!(request_within(most.as_bytes(), &limits).is_ok());
+    // Hundreds of ranges in one field are what it is for.
+    let range = |size| format!("GET / HTTP/1.1\r\nrange: {}\r\n\r\n", "u".repeat(size));
+    assert!(request_within(range(150).as_bytes(), &limits).is_ok());
+    check(range(200), Reject::HeadTooLarge);
     let many = Limits { fields: 1000, ..Limits::default() };
     let text = format!("GET / HTTP/1.1\r\n{}\r\n", "X: 1\r\n".repeat(1000));
     assert_eq!(request_within(text.as_bytes(), &many).unwrap().0.fields.len(), 1000);

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Ranges of objects that are there: hundreds of them in one request, as readers of physics data ask."""
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from big import Big, field, get, judge, parts, read  # noqa: E402
+from client import Client, fetch  # noqa: E402
+from daemon import before  # noqa: E402
+from origin import Origin  # noqa: E402
+from tap import case, check, expect, main  # noqa: E402
+
+MIB = 1 << 20
+WHOLE = "knows single ranges only"
+
+
+def in_store(size=4 * MIB, **options):
+    """An object that was fetched whole, and the daemon that has it."""
+    big = Big(size)
+    cache = before(Origin(big.answer), **options)
+    judge(big, get(cache))
+    return big, cache
+
+
+@case("500 ranges of a stored object: one part each in the order asked, exact length, more than 8 KiB of Range", copal_only=WHOLE)
+def many_ranges():
+    big, cache = in_store(64 * MIB)
+    chance = random.Random(1)
+    places = [number * 130_000 for number in range(500)]
+    for order in ("ascending", "descending", "shuffled"):
+        if order == "descending":
+            places.reverse()
+        elif order == "shuffled":
+            chance.shuffle(places)
+        ranges = [(place, place + chance.randint(100, 9000)) for place in places]
+        check(len(field(ranges)["Range"]) > 8192, "longer than http_req_hdr_len")
+        answer = read(big, cache, *ranges)
+        expect([(part.first, part.end) for part in parts(answer)], ranges, order)
+        expect({part.kind for part in parts(answer)}, {"application/x-root"}, "the type of the parts")
+        expect(answer["Content-Length"], str(len(answer.body)), "Content-Length")
+    expect(len(big.requests()), 1, "requests to the origin")
+
+
+@case("a Range field of 30 KiB is taken; beyond http_req_size the request is refused", copal_only="refuses it at http_req_hdr_len")
+def long_field():
+    big, cache = in_store(64 * MIB, params={"http_range_max": "5000"})
+    ranges = [(first, first + 200) for first in range(10_000_000, 64_000_000, 32_000)]
+    check(30_000 < len(field(ranges)["Range"]) < 32_000, "as long as meant")
+    read(big, cache, *ranges)
+    with Client(cache.port) as client:
+        client.request("/o", headers={"Range": "bytes=" + ",".join(["0-1"] * 9000)})
+        check(client.head().status >= 400, "more than http_req_size")
+    check(fetch(cache.port, "/o", headers={"X": "x" * 9000}).status >= 400, "other fields are bounded as ever")
+
+
+@case("touching and near ranges stay parts of their own; overlapping ones are merged where the first of them stood", copal_only=WHOLE)
+def order_and_merging():
+    big, cache = in_store()
+    for ranges, wanted in (
+            ([(100, 200), (200, 300), (301, 400)], None),
+            ([(5000, 6000), (0, 10), (6000, 6001)], None),
+            ([(9000, 9100), (100, 300), (5000, 5100), (250, 400)], [(9000, 9100), (100, 400), (5000, 5100)]),
+            ([(0, 1000), (500, 1500), (1550, 1600), (3000, 3001)], [(0, 1600), (3000, 3001)])):
+        answer = read(big, cache, *ranges)
+        expect([(part.first, part.end) for part in parts(answer)], wanted or ranges, f"parts for {ranges}")
+    answer = get(cache, [(100, 300), (200, 400)])
+    expect((answer.status, answer["Content-Range"]), (206, f"bytes 100-399/{big.size}"), "one that is left is no multipart")
+    judge(big, answer, [(100, 400)])
+
+
+@case("abusive sets cost less than they ask for: overlapping, tiny, too many", copal_only=WHOLE)
+def abusive():
+    big, cache = in_store()
+    crumbs = [(place * 2, place * 2 + 1) for place in range(1000)]
+    answer = get(cache, crumbs)
+    judge(big, answer, crumbs)
+    check(len(answer.body) < 3000, f"{len(answer.body)} bytes for 1,000 of one byte")
+    for value in ("0-," * 999 + "0-", ",".join(f"{n}-" for n in range(1000)), ",".join(f"0-{n}" for n in range(1000)),
+                  ",".join(f"-{n + 1}" for n in range(1000))):
+        answer = get(cache, headers={"Range": f"bytes={value}"})
+        check(answer.status == 206 and len(answer.body) <= big.size, f"{answer.status}, {len(answer.body)} bytes: {value[:30]}")
+    answer = get(cache, [(place * 3000, place * 3000 + 10) for place in range(1001)])
+    expect((answer.status, len(answer.body)), (200, big.size), "more than http_range_max: the whole")
+
+
+@case("ranges beyond the end are left out; none left is 416 with the size", copal_only=WHOLE)
+def beyond_the_end():
+    big, cache = in_store()
+    size = big.size
+    answer = get(cache, [(0, 10), (size, size + 10), (size - 5, size + 100), (size + 50, size + 60)])
+    expect([(part.first, part.end) for part in parts(answer)], [(0, 10), (size - 5, size)])
+    judge(big, answer, [(0, 10), (size - 5, size)])
+    answer = get(cache, [(size, size + 10), (size + 50, size + 60)])
+    expect((answer.status, answer["Content-Range"], answer.body), (416, f"bytes */{size}", b""))
+
+
+@case("a slow reader of 300 parts of 100 KB gets them all, others are served meanwhile", copal_only=WHOLE)
+def slow_reader():
+    big, cache = in_store(64 * MIB)
+    ranges = [(number * 200_000 + 7, number * 200_000 + 100_000) for number in range(300)]
+    with Client(cache.port, receive_buffer=8192) as slow:
+        slow.request("/o", headers=field(ranges))
+        answer = slow.head()
+        for number in range(20):
+            read(big, cache, (number, number + 1000), (5_000_000, 5_010_000))
+        answer.body = slow._take(int(answer["Content-Length"]))
+        answer.complete = len(answer.body) == int(answer["Content-Length"])
+        judge(big, answer, ranges)
+        # The connection is still good.
+        judge(big, slow.fetch("/o", headers=field([(1, 2), (5, 9)])), [(1, 2), (5, 9)])
+
+
+@case("HEAD of many ranges has no body; a pipelined request after it is answered", copal_only=WHOLE)
+def head_of_ranges():
+    big, cache = in_store()
+    with Client(cache.port) as client:
+        answer = client.fetch("/o", "HEAD", headers=field([(1, 2), (5, 9)]))
+        check(answer.status in (200, 206) and answer.body == b"", "HEAD")
+        judge(big, client.fetch("/o", headers=field([(1, 2), (5, 9)])), [(1, 2), (5, 9)])
+
+
+if __name__ == "__main__":
+    main()
