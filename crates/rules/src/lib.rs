@@ -1,14 +1,23 @@
 //! HTTP caching rules as pure functions on messages: no input or output, no clock, no VCL. Time is an argument.
 //!
-//! Where Varnish and the RFCs differ, each function says which it follows; a drop-in must decide as Varnish does unless
-//! that would be unsafe.
-//!
-//! Begin with [`ttl`] (how long) and [`storable`] (whether), then [`vary`] (for whom) and [`conditional`] (is it still so).
+//! There are two books. With `rfc=off` [`ttl`] (how long) and [`storable`] (whether) decide as Varnish does; with `rfc=on`
+//! [`judge`] decides both by RFC 9111, [`request`] reads what the client wants, [`reuse`] whether that fits what is stored,
+//! [`invalidate`] what an unsafe request makes unusable. For both there are [`vary`] (for whom), [`conditional`] (is it still
+//! so), [`hop`] (which fields end here) and [`coding`].
 
+pub mod age;
 pub mod cache_control;
 pub mod coding;
 pub mod conditional;
+pub mod directive;
+pub mod heuristics;
 pub mod hop;
+pub mod invalidate;
+pub mod judge;
+pub mod policy;
+pub mod request;
+pub mod reuse;
 pub mod storable;
+pub mod targeted;
 pub mod ttl;
 pub mod vary;

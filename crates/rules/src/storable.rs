@@ -35,6 +35,22 @@ pub enum Why {
     VaryStar,
     /// `Vary` is no list of field names, or too long to be kept.
     VaryUnusable,
+    /// The request has another method than GET (only [`crate::judge`] says this and what follows).
+    Method,
+    /// The status is not final, or 304, which is no response of its own.
+    Status,
+    /// `must-understand`, and the status is not understood.
+    NotUnderstood,
+    /// `no-store` in the response.
+    NoStore,
+    /// `no-store` in the request.
+    RequestNoStore,
+    /// `private` in the response.
+    Private,
+    /// The request has Authorization and the response does not allow others to have it.
+    Authorization,
+    /// The status is not one that may be stored without saying so, and the response does not say so.
+    NotCacheable,
 }
 
 impl Why {
@@ -47,6 +63,14 @@ impl Why {
             Why::CacheControl => "Cache-Control: no-cache, no-store or private",
             Why::VaryStar => "Vary: *",
             Why::VaryUnusable => "Vary unusable",
+            Why::Method => "method is not GET",
+            Why::Status => "status is not of a response that can be stored",
+            Why::NotUnderstood => "must-understand and a status that is not understood",
+            Why::NoStore => "no-store",
+            Why::RequestNoStore => "no-store in the request",
+            Why::Private => "private",
+            Why::Authorization => "Authorization and nothing that allows sharing",
+            Why::NotCacheable => "no explicit freshness and a status without a default one",
         }
     }
 }
