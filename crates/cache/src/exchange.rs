@@ -54,6 +54,10 @@ pub trait RequestBody {
     /// Reads some of it: the count, 0 at its end. The first call makes the connection send `100 Continue` where that is
     /// expected.
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, BodyError>>;
+
+    /// Sends an interim response (RFC 9110, section 15.2) to the client ahead of the response, if it understands such.
+    /// This never waits, and what does not go out is no error.
+    fn interim(&mut self, _head: &ResponseHead) {}
 }
 
 /// The request body cannot be read to its end: the client left, was too slow, or framed it badly.

@@ -175,12 +175,25 @@ impl Connection {
         let expects_continue = expectation(exchange).unwrap_or(false);
         let arrival = self.front.local.now();
         let Self { stream, buffer, deadline, .. } = self;
-        let mut body =
-            ClientBody::new(stream, buffer, deadline, settings.timeout_body, framing, expects_continue);
+        let version = exchange.request.version;
+        let mut body = ClientBody::new(
+            stream,
+            buffer,
+            deadline,
+            settings.timeout_body,
+            framing,
+            version,
+            expects_continue,
+        );
         exchange.close_after = self.front.is_stopping();
         let outcome = exchange.run(&mut body, head, arrival).await;
         let received = body.received;
         let (done, may_drain) = (body.is_done(), body.may_drain());
+        let limits = Limits::of(&settings, session);
+        if !body.ahead.is_empty() && !body.send_ahead(limits.idle).await {
+            exchange.finish(body.ahead.sent, 0, received);
+            return Err("TX_ERROR");
+        }
         match outcome {
             Outcome::Close => {
                 exchange.finish(0, 0, received);
@@ -189,6 +202,7 @@ impl Connection {
             Outcome::Pipe(pipe) => Err(self.pipe(exchange, *pipe, settings.pipe_timeout).await),
             Outcome::Deliver => {
                 let drained = done || may_drain && drain(&mut body).await;
+                let sent_ahead = body.ahead.sent;
                 drop(body);
                 if !drained {
                     exchange.must_close();
@@ -197,8 +211,8 @@ impl Connection {
                     // A refusal changes nothing but the packets' priority.
                     let _ = self.stream.set_tos(tos);
                 }
-                let limits = Limits::of(&settings, session);
-                let sent = writer.respond(&mut self.stream, exchange, &self.deadline, limits).await;
+                let mut sent = writer.respond(&mut self.stream, exchange, &self.deadline, limits).await;
+                sent.head += sent_ahead;
                 self.conclude(exchange, sent, received, drained, settings.linger).await
             }
         }

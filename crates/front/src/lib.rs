@@ -8,6 +8,7 @@
 //!
 //! Who begins with HTTP/2's preface is served by `http2`, a task for each stream. The front frames messages and keeps time; what a request means is for [`copal_cache`] to say.
 
+mod ahead;
 mod buffer;
 mod http1;
 mod http2;

@@ -1,15 +1,20 @@
-//! A request's body, read from the connection as the cache asks for it.
+//! A request's body, read from the connection as the cache asks for it; and the way back to who sends it, ahead of the
+//! response.
 
+use crate::ahead::Ahead;
 use crate::buffer::ReadBuffer;
+use base::Seconds;
 use cache::{BodyError, RequestBody};
+use copal_base as base;
 use copal_cache as cache;
 use copal_net as net;
 use copal_wire as wire;
 use net::Deadline;
-use std::io::IoSlice;
+use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use wire::chunked::Decoder;
 use wire::h1::RequestFraming;
+use wire::{ResponseHead, Version};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -35,8 +40,12 @@ pub(crate) struct ClientBody<'connection> {
     state: State,
     /// Whether the pause is being timed.
     waiting: bool,
-    /// Bytes of `100 Continue` still to be sent.
-    to_continue: &'static [u8],
+    /// The client waits for `100 Continue`.
+    to_continue: bool,
+    /// The client understands interim responses (RFC 9110, section 15.2).
+    takes_interim: bool,
+    /// What was to be sent before the response.
+    pub(crate) ahead: Ahead,
     /// Body bytes handed out, without framing.
     pub(crate) received: u64,
 }
@@ -48,6 +57,7 @@ impl<'connection> ClientBody<'connection> {
         deadline: &'connection Deadline,
         pause_max: f64,
         framing: RequestFraming,
+        version: Version,
         expects_continue: bool,
     ) -> Self {
         let state = match framing {
@@ -55,8 +65,22 @@ impl<'connection> ClientBody<'connection> {
             RequestFraming::Length(length) => State::Length(length),
             RequestFraming::Chunked => State::Chunked(Box::default()),
         };
-        let to_continue = if expects_continue && buffer.is_empty() { CONTINUE } else { b"" };
-        Self { stream, buffer, deadline, pause_max, framing, state, waiting: false, to_continue, received: 0 }
+        let to_continue = expects_continue && buffer.is_empty();
+        let takes_interim = version == Version::Http11;
+        let ahead = Ahead::default();
+        Self {
+            stream,
+            buffer,
+            deadline,
+            pause_max,
+            framing,
+            state,
+            waiting: false,
+            to_continue,
+            takes_interim,
+            ahead,
+            received: 0,
+        }
     }
 
     /// Whether the whole body was read, so that the next request may follow.
@@ -66,7 +90,15 @@ impl<'connection> ClientBody<'connection> {
 
     /// Whether reading the rest makes sense: it is not broken, and the client was not told to wait for a word from us.
     pub(crate) fn may_drain(&self) -> bool {
-        !matches!(self.state, State::Broken) && self.to_continue.is_empty()
+        !matches!(self.state, State::Broken) && !self.to_continue
+    }
+
+    /// Sends what is still to be sent before the response; false if the client does not take it within `idle` seconds.
+    pub(crate) async fn send_ahead(&mut self, idle: Seconds) -> bool {
+        self.deadline.set(idle);
+        let Self { ahead, stream, deadline, .. } = self;
+        let sent = net::within(deadline, poll_fn(|context| ahead.poll_send(stream, context))).await;
+        matches!(sent, Ok(Ok(())))
     }
 
     fn poll_some(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
@@ -116,12 +148,10 @@ impl<'connection> ClientBody<'connection> {
     }
 
     fn poll_continue(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        while !self.to_continue.is_empty() {
-            let pieces = [IoSlice::new(self.to_continue)];
-            let count = ready!(self.stream.poll_write_vectored(context, &pieces)).map_err(|_| BodyError)?;
-            self.to_continue = &self.to_continue[count..];
+        if std::mem::take(&mut self.to_continue) {
+            self.ahead.add(CONTINUE.to_vec());
         }
-        Poll::Ready(Ok(()))
+        self.ahead.poll_send(self.stream, context).map_err(|_| BodyError)
     }
 }
 
@@ -134,8 +164,19 @@ impl RequestBody for ClientBody<'_> {
         self.received > 0 || matches!(self.state, State::Broken)
     }
 
+    fn interim(&mut self, head: &ResponseHead) {
+        if self.takes_interim {
+            let mut message = Vec::new();
+            wire::h1::write_response_head(head, &mut message);
+            self.ahead.offer(message);
+            self.ahead.send_present(self.stream);
+        }
+    }
+
     fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
-        ready!(self.poll_continue(context))?;
+        if self.to_continue || !self.ahead.is_empty() {
+            ready!(self.poll_continue(context))?;
+        }
         let result = self.poll_some(context, out);
         match result {
             Poll::Pending => {

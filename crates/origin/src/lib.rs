@@ -26,7 +26,7 @@ pub mod settings;
 mod tests;
 
 pub use backend::{Backend, Counters, MakeError, leaf};
-pub use connection::{Connection, Sent, Traffic};
+pub use connection::{Connection, Next, Sent, Traffic};
 pub use dial::{Reuse, Want};
 pub use endpoints::ResolveError;
 pub use error::{Blame, Error, Retry};

@@ -25,7 +25,8 @@ sub vcl_req_host {
 }
 
 # GET and HEAD are cached, the other methods that HTTP knows go through, and of the rest nothing is known but that
-# bytes have to pass. PRI is the preface of HTTP/2 and no request.
+# bytes have to pass; by the RFC they go through, too, and what they may have changed is known to be so. PRI is the preface
+# of HTTP/2 and no request.
 sub vcl_req_method {
     if (req.method == "GET" || req.method == "HEAD") {
         return;
@@ -34,7 +35,7 @@ sub vcl_req_method {
         return (synth(405));
     }
     if (req.method == "POST" || req.method == "PUT" || req.method == "DELETE" || req.method == "OPTIONS" ||
-        req.method == "PATCH" || req.method == "TRACE") {
+        req.method == "PATCH" || req.method == "TRACE" || (req.rfc && req.method != "CONNECT")) {
         return (pass);
     }
     return (pipe);

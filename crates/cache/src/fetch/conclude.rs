@@ -3,6 +3,7 @@
 use super::filters::Filters;
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill};
 use crate::body::{Body, Passing, Relay};
+use crate::index::busy::Admit;
 use crate::index::hot::Known;
 use bytes::Bytes;
 use copal_observe as observe;
@@ -198,8 +199,15 @@ pub(super) fn choose_storage(fetch: &mut Fetch) {
 
 /// Puts the object under its key, where all find it.
 pub(super) fn publish(fetch: &mut Fetch, fill: &Fill) {
+    insert(fetch, fill.object());
+}
+
+/// As [`publish`], of an object that is complete.
+pub(super) fn insert(fetch: &mut Fetch, object: &Arc<store::Object>) {
+    // By the RFCs what must be validated each time is stored, too; Varnish takes only what is fresh.
+    let admit = if fetch.rfc { Admit::Alive } else { Admit::Fresh };
     if let Some(busy) = fetch.busy.take() {
-        busy.insert(Arc::clone(fill.object()));
+        busy.admit(Arc::clone(object), admit);
     }
 }
 

@@ -71,9 +71,7 @@ pub(super) async fn from_origin(
     if !job.complete(&mut fetch.trail).await {
         return Step::failed();
     }
-    if let Some(busy) = fetch.busy.take() {
-        busy.insert(Arc::clone(&object));
-    }
+    conclude::insert(fetch, &object);
     Step::Done(Fetched::Stored(object))
 }
 

@@ -6,14 +6,15 @@ use crate::session::UNIX_PEER;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_origin as origin;
+use copal_rules as rules;
 use copal_wire as wire;
 use observe::Tag;
-use origin::{Backend, Connection, Error, Retry, Reuse, Sent, Want};
+use origin::{Backend, Connection, Error, Next, Retry, Reuse, Sent, Want};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
 use vcl::value::BackendRef;
-use wire::h1::RequestFraming;
+use wire::h1::{RequestFraming, ResponseFraming};
 use wire::{Fields, Known, Version};
 
 use copal_vcl as vcl;
@@ -119,12 +120,41 @@ async fn exchange(
     upload(fetch, body, &mut connection, sent).await?;
     let now = fetch.local.now();
     fetch.trail.timestamp("Bereq", now);
-    let read = connection.read_head(&fetch.request.method, &mut fetch.response).await;
+    let read = read_head(fetch, body, &mut connection).await;
     fetch.trail.received_head = connection.traffic().received_head_bytes;
     let framing = read.map_err(failed)?;
     let now = fetch.local.now();
     fetch.trail.timestamp("Beresp", now);
     Ok(Answer { connection: Some(connection), framing })
+}
+
+/// Reads the answer's head. By the RFCs the client gets the interim ones before it, too; 100 says only that the body is
+/// to come, and that is between the origin and us.
+async fn read_head(
+    fetch: &mut Fetch,
+    body: &mut dyn RequestBody,
+    connection: &mut Connection,
+) -> Result<ResponseFraming, Error> {
+    loop {
+        match connection.next_head(&fetch.request.method, &mut fetch.response).await? {
+            Next::Final(framing) => return Ok(framing),
+            Next::Interim if fetch.rfc && fetch.response.status != 100 => pass_on(fetch, body),
+            Next::Interim => {}
+        }
+    }
+}
+
+fn pass_on(fetch: &mut Fetch, body: &mut dyn RequestBody) {
+    let head = &mut fetch.response;
+    head.version = Version::Http11;
+    rules::hop::strip_nominated(&mut head.fields);
+    rules::hop::drop_fields(rules::hop::Copy::PassResponse, &mut head.fields);
+    head.fields.remove_known(Known::ContentLength);
+    if head.reason.is_empty() {
+        head.reason.extend_from_slice(wire::standard_reason(head.status).as_bytes());
+    }
+    fetch.trail.records.fmt(Tag::Debug, format_args!("interim response {} passed on", head.status));
+    body.interim(head);
 }
 
 /// Whether Connection, which VCL may have set, says that the connection ends with this message.

@@ -8,6 +8,24 @@ use store::Object;
 use copal_rules as rules;
 use copal_store as store;
 
+/// What comes in under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admit {
+    /// What is fresh for a while.
+    Fresh,
+    /// Also what is stale from the start, but may be served so or be validated.
+    Alive,
+}
+
+impl Admit {
+    fn takes(self, object: &Object) -> bool {
+        match self {
+            Self::Fresh => object.ttl() > 0.0,
+            Self::Alive => object.ttl() + object.grace() + object.keep() > 0.0,
+        }
+    }
+}
+
 /// A running fetch. Ended by [`Busy::insert`]; dropped without it, one waiter takes the fetch over.
 #[derive(Debug)]
 pub struct Busy {
@@ -32,26 +50,30 @@ impl Busy {
         self.index.shard(&self.key).waiter_count(&self.key) > 0
     }
 
+    /// As [`Busy::admit`], of an object that is fresh.
+    pub fn insert(self, object: Arc<Object>) {
+        self.admit(object, Admit::Fresh);
+    }
+
     /// Puts `object` (or a marker) under the key, in the place of every other object of the same variant, and wakes all
-    /// who wait. An object that a ban has hit meanwhile, or that was never fresh, does not come in: it is for who has it
-    /// already, and an older one stays.
-    pub fn insert(mut self, object: Arc<Object>) {
+    /// who wait. An object that a ban has hit meanwhile, that is not to be [admitted](Admit), or of a resource that has
+    /// changed since the fetch began, does not come in: it is for who has it already, and an older one stays.
+    pub fn admit(mut self, object: Arc<Object>, admit: Admit) {
         self.ended = true;
         let mut old = Vec::new();
-        let fresh = object.ttl() > 0.0;
         let entered;
         {
             let mut shard = self.index.shard(&self.key);
             let head = shard.head(&self.key);
-            head.busy.retain(|running| running.id != self.id);
+            let wanted = !head.end(self.id) && admit.takes(&object);
             head.variants.retain(|variant| {
-                let same = fresh && variant.variant() == object.variant();
+                let same = wanted && variant.variant() == object.variant();
                 if same {
                     old.push(Arc::clone(variant));
                 }
                 !same
             });
-            entered = fresh && self.index.enter(&object);
+            entered = wanted && self.index.enter(&object);
             if entered {
                 for other in &head.variants {
                     if !vary::same_fields(other.variant(), object.variant()) {
@@ -81,7 +103,7 @@ impl Busy {
         self.ended = true;
         let mut shard = self.index.shard(&self.key);
         let head = shard.head(&self.key);
-        head.busy.retain(|running| running.id != self.id);
+        head.end(self.id);
         if wake_all || head.busy.is_empty() && head.waiters.len() == 1 {
             std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
         } else {

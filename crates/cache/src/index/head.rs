@@ -24,6 +24,8 @@ pub(crate) struct Running {
     pub(crate) id: u32,
     /// What its variant will be if the next response varies as the last did; empty if none did.
     pub(crate) predicted: Box<[u8]>,
+    /// What it brings was made before the resource changed: it is for who asked for it, and nobody else.
+    pub(crate) outdated: bool,
 }
 
 /// A request that waits.
@@ -37,8 +39,21 @@ impl Head {
     /// Notes a new fetch and returns its number.
     pub(crate) fn begin(&mut self, predicted: &[u8]) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);
-        self.busy.push(Running { id: self.next_id, predicted: predicted.into() });
+        self.busy.push(Running { id: self.next_id, predicted: predicted.into(), outdated: false });
         self.next_id
+    }
+
+    /// The resource changed: what the running fetches bring is not for those who ask from now on, and who waits looks
+    /// again.
+    pub(crate) fn outdate(&mut self) {
+        self.busy.iter_mut().for_each(|running| running.outdated = true);
+        std::mem::take(&mut self.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
+    }
+
+    /// Ends a fetch and says whether what it brought is outdated.
+    pub(crate) fn end(&mut self, id: u32) -> bool {
+        let Some(index) = self.busy.iter().position(|running| running.id == id) else { return false };
+        self.busy.remove(index).outdated
     }
 
     /// Wakes all who wait.

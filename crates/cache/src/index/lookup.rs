@@ -129,7 +129,10 @@ impl Index {
         let somebody = !query.ignore_busy
             && !query.always_miss
             && head.busy.iter().any(|running| {
-                running.predicted.is_empty() || predicted.is_empty() || *running.predicted == *predicted
+                !running.outdated
+                    && (running.predicted.is_empty()
+                        || predicted.is_empty()
+                        || *running.predicted == *predicted)
             });
         if graceful {
             let object = stale.expect("graceful is of the stale object");
@@ -152,6 +155,12 @@ impl Index {
             return Found::Wait;
         }
         Found::Miss(Busy::new(Arc::clone(self), query.key, head.begin(&predicted)), stale)
+    }
+
+    /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.
+    pub fn begin(self: &Arc<Self>, key: &Key) -> Busy {
+        let id = self.shard(key).head(key).begin(&[]);
+        Busy::new(Arc::clone(self), *key, id)
     }
 
     /// Takes a request off the waiting list, whose wait ended otherwise. If it had been woken to take over a failed

@@ -4,7 +4,7 @@ use super::{Index, Key};
 use base::{Seconds, Time};
 use copal_base as base;
 use std::sync::Arc;
-use store::Object;
+use store::{Flags, Object};
 
 use copal_store as store;
 
@@ -44,6 +44,23 @@ impl Index {
         self.unlink_all(self.objects(key))
     }
 
+    /// The resource under `key` has changed: takes out every response to it, and returns those that nobody took out
+    /// before. What is being fetched serves those who asked for it already, and is not found by others. Markers stay:
+    /// they say nothing of its state.
+    ///
+    /// Source: RFC 9111, section 4.4.
+    pub fn invalidate(&self, key: &Key) -> Vec<Arc<Object>> {
+        let mut objects = {
+            let mut shard = self.shard(key);
+            if let Some(head) = shard.heads.get_mut(key) {
+                head.outdate();
+            }
+            shard.objects(key)
+        };
+        objects.retain(|object| object.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) == 0);
+        self.unlink_all(objects)
+    }
+
     /// Takes out every object that has one of the surrogate keys in `text` and returns those that nobody took out before.
     pub fn purge_tagged(&self, text: &[u8]) -> Vec<Arc<Object>> {
         self.unlink_all(self.tags.find(text))
@@ -65,7 +82,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use copal_store::{Attributes, Creation, Engine, Evictions, Flags, Memory};
+    use copal_store::{Attributes, Creation, Engine, Evictions, Memory};
 
     struct Nobody;
 

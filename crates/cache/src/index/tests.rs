@@ -1,5 +1,6 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
+use super::busy::Admit;
 use super::lookup::{Found, Query};
 use super::{Index, Key};
 use std::sync::Arc;
@@ -187,4 +188,41 @@ fn purge_and_eviction_leave_nothing_behind() {
     assert_eq!(bench.index.purge(&key(199)).len(), 1);
     assert!(matches!(bench.look(key(199), 101.0, b"", None), Found::Miss(..)));
     assert_eq!(bench.index.key_count(), keys - 1);
+}
+
+#[test]
+fn rfc9111_4_4_what_was_fetched_before_a_change_is_not_found_after_it() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"a").insert(bench.object(key(1), b"a", 0, 60.0, b"A1"));
+    let before = bench.miss(key(1), 101.0, b"b");
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    assert!(matches!(bench.look(key(1), 101.0, b"b", Some((7, &waker))), Found::Wait));
+    assert_eq!(bench.index.invalidate(&key(1)).len(), 1);
+    assert_eq!(count.0.load(Ordering::Relaxed), 1, "who waits looks again");
+    let after = bench.miss(key(1), 101.0, b"b");
+    after.insert(bench.object(key(1), b"b", 0, 60.0, b"B2"));
+    let object = bench.object(key(1), b"b", 0, 60.0, b"B1");
+    before.insert(Arc::clone(&object));
+    assert!(object.is_gone());
+    assert!(matches!(bench.look(key(1), 101.0, b"b", None), Found::Hit(_)), "the newer one stays");
+    assert!(matches!(bench.look(key(1), 101.0, b"a", None), Found::Miss(..)));
+}
+
+#[test]
+fn rfc9111_4_4_a_change_leaves_markers() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", Flags::HIT_FOR_MISS, 60.0, b""));
+    assert!(bench.index.invalidate(&key(1)).is_empty());
+    assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::HitForMiss(..)));
+}
+
+#[test]
+fn what_is_stale_from_the_start_comes_in_for_validation_only() {
+    let bench = Bench::new(None);
+    let stale = || bench.object(key(1), b"", 0, 0.0, b"");
+    bench.miss(key(1), 200.0, b"").insert(stale());
+    assert!(matches!(bench.look(key(1), 200.0, b"", None), Found::Miss(_, None)));
+    bench.miss(key(1), 200.0, b"").admit(stale(), Admit::Alive);
+    assert!(matches!(bench.look(key(1), 200.0, b"", None), Found::Miss(_, Some(_))));
 }

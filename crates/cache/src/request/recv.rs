@@ -189,12 +189,16 @@ fn builtin(exchange: &mut Exchange) -> Step {
             // By the RFC the response says whom it is for.
             if personal && !exchange.rfc { AfterHash::Pass } else { AfterHash::Lookup }
         }
+        b"PRI" => AfterHash::Synth(405, None),
         b"PUT" | b"POST" | b"TRACE" | b"OPTIONS" | b"DELETE" | b"PATCH" => AfterHash::Pass,
+        // What a method that we do not know has changed, a pipe would not show us (RFC 9111, section 4.4).
+        method if exchange.rfc && method != b"CONNECT" => AfterHash::Pass,
         _ => pipe(exchange),
     };
     let action: &'static [u8] = match after {
         AfterHash::Lookup => b"hash",
         AfterHash::Pass => b"pass",
+        AfterHash::Synth(..) => b"synth",
         _ => b"pipe",
     };
     exchange.log_native(b"RECV", action);

@@ -9,13 +9,16 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use net::Deadline;
 use std::task::{Context, Poll};
+use wire::ResponseHead;
 use wire::h1::RequestFraming;
 
 /// The body that follows a request's head.
 pub(super) struct StreamBody<'stream> {
     stream: RecvStream,
-    /// Where `100 Continue` goes, if the client waits for it.
-    to_continue: Option<&'stream mut SendResponse<Bytes>>,
+    /// Where interim responses go.
+    respond: &'stream mut SendResponse<Bytes>,
+    /// The client waits for `100 Continue`.
+    to_continue: bool,
     framing: RequestFraming,
     /// Received and not yet handed out.
     rest: Bytes,
@@ -33,11 +36,13 @@ impl<'stream> StreamBody<'stream> {
     pub(super) fn new(
         stream: RecvStream,
         framing: RequestFraming,
-        to_continue: Option<&'stream mut SendResponse<Bytes>>,
+        respond: &'stream mut SendResponse<Bytes>,
+        to_continue: bool,
         pause_max: f64,
     ) -> Self {
         Self {
             stream,
+            respond,
             to_continue,
             framing,
             rest: Bytes::new(),
@@ -51,10 +56,12 @@ impl<'stream> StreamBody<'stream> {
 
     /// Has the client send, if it waits for a word from us.
     fn go_on(&mut self) -> Result<(), BodyError> {
-        let Some(respond) = self.to_continue.take() else { return Ok(()) };
+        if !std::mem::take(&mut self.to_continue) {
+            return Ok(());
+        }
         let mut interim = http::Response::new(());
         *interim.status_mut() = http::StatusCode::CONTINUE;
-        respond.send_informational(interim).map_err(|_| BodyError)
+        self.respond.send_informational(interim).map_err(|_| BodyError)
     }
 
     fn poll_some(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
@@ -85,6 +92,15 @@ impl RequestBody for StreamBody<'_> {
 
     fn is_begun(&self) -> bool {
         self.received > 0 || self.broken
+    }
+
+    fn interim(&mut self, head: &ResponseHead) {
+        let mut interim = http::Response::new(());
+        let Ok(status) = http::StatusCode::from_u16(head.status) else { return };
+        *interim.status_mut() = status;
+        *interim.headers_mut() = super::stream::map(&head.fields);
+        // A stream that is gone needs no answer; who looks at it next will see.
+        let _ = self.respond.send_informational(interim);
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {

@@ -17,8 +17,8 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::time::Instant;
-use wire::Reject;
 use wire::h1::RequestFraming;
+use wire::{Fields, Reject};
 
 /// The most of a body that is copied for the library at once.
 const PIECE: usize = 64 << 10;
@@ -100,7 +100,7 @@ async fn answer(
     let waits = expectation.is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
     exchange.request.fields.remove_known(wire::Known::Expect);
     exchange.close_after = false;
-    let mut body = StreamBody::new(stream, framing, waits.then_some(&mut *respond), settings.timeout_body);
+    let mut body = StreamBody::new(stream, framing, &mut *respond, waits, settings.timeout_body);
     let outcome = exchange.run(&mut body, head, front.local.now()).await;
     let received = body.received;
     let sent = match outcome {
@@ -119,7 +119,7 @@ async fn deliver(exchange: &mut Exchange, respond: &mut SendResponse<Bytes>, lim
     let mut response = http::Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(exchange.response.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    *response.headers_mut() = fields(exchange);
+    *response.headers_mut() = map(&exchange.response.fields);
     let ended = exchange.body.is_empty();
     let mut sent = Sent { head: exchange.response.fields.byte_len() as u64, ..Sent::default() };
     match respond.send_response(response, ended) {
@@ -130,10 +130,10 @@ async fn deliver(exchange: &mut Exchange, respond: &mut SendResponse<Bytes>, lim
     sent
 }
 
-/// The response's fields but for those of a connection of HTTP/1 (RFC 9113, section 8.2.2).
-fn fields(exchange: &Exchange) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(exchange.response.fields.len());
-    for field in exchange.response.fields.iter() {
+/// A response's fields but for those of a connection of HTTP/1 (RFC 9113, section 8.2.2).
+pub(super) fn map(fields: &Fields) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for field in fields.iter() {
         if field.known.is_some_and(wire::Known::is_hop_by_hop) {
             continue;
         }

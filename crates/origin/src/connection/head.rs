@@ -7,36 +7,58 @@ use copal_wire::ResponseHead;
 use copal_wire::chunked;
 use copal_wire::h1::{self, Limits, Parse, ResponseFraming};
 
-/// How many interim (1xx) responses are skipped.
+/// How many interim (1xx) responses are taken.
 const INTERIM_MAX: u32 = 16;
 
+/// What the next head is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// An interim response: another head follows.
+    Interim,
+    /// The response, whose body is delimited so.
+    Final(ResponseFraming),
+}
+
 impl Connection {
-    /// Reads the head of the response to `method` into `head` and says how its body is delimited. Interim responses are
-    /// skipped. The first byte may take the first-byte timeout, each later pause the between-bytes timeout.
+    /// Reads the head of the response to `method` into `head`, past interim responses, and says how its body is
+    /// delimited.
     ///
     /// # Errors
-    /// [`Error::StaleReuse`] if a kept connection ended without a byte; a timeout; [`Error::Closed`],
-    /// [`Error::Receive`]; [`Error::Malformed`] for bad syntax, framing or size; [`Error::InterimFlood`],
-    /// [`Error::Switching`]. The connection is of no further use then.
+    /// See [`Connection::next_head`].
     pub async fn read_head(
         &mut self,
         method: &[u8],
         head: &mut ResponseHead,
     ) -> Result<ResponseFraming, Error> {
+        loop {
+            if let Next::Final(framing) = self.next_head(method, head).await? {
+                return Ok(framing);
+            }
+        }
+    }
+
+    /// Reads the next head of the response to `method` into `head`: an interim one (RFC 9110, section 15.2), of which
+    /// there may be 16, or the last. Its first byte may take the first-byte timeout, each later pause the between-bytes
+    /// timeout: who says that it is still at work may go on with it.
+    ///
+    /// # Errors
+    /// [`Error::StaleReuse`] if a kept connection ended without a byte; a timeout; [`Error::Closed`],
+    /// [`Error::Receive`]; [`Error::Malformed`] for bad syntax, framing or size; [`Error::InterimFlood`],
+    /// [`Error::Switching`]. The connection is of no further use then.
+    pub async fn next_head(&mut self, method: &[u8], head: &mut ResponseHead) -> Result<Next, Error> {
         let limits = self.pools.settings().limits;
         self.wait_at_most(self.timeouts.first_byte);
-        loop {
-            self.read_one_head(&limits, head).await?;
-            match head.status {
-                101 => return Err(Error::Switching),
-                100..=199 => {
-                    self.interim += 1;
-                    if self.interim > INTERIM_MAX {
-                        return Err(Error::InterimFlood);
-                    }
+        self.read_one_head(&limits, head).await?;
+        match head.status {
+            101 => return Err(Error::Switching),
+            100..=199 => {
+                self.interim += 1;
+                if self.interim > INTERIM_MAX {
+                    return Err(Error::InterimFlood);
                 }
-                _ => break,
+                return Ok(Next::Interim);
             }
+            _ => {}
         }
         let framing = h1::response_framing(method, head).map_err(Error::Malformed)?;
         self.keep &= h1::keep_alive(head.version, &head.fields);
@@ -50,7 +72,7 @@ impl Connection {
             }
         };
         self.spare_buffer();
-        Ok(framing)
+        Ok(Next::Final(framing))
     }
 
     async fn read_one_head(&mut self, limits: &Limits, head: &mut ResponseHead) -> Result<(), Error> {

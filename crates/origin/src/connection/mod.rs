@@ -22,6 +22,7 @@ use std::os::fd::AsRawFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use head::Next;
 pub use send::Sent;
 
 /// How the response's body goes on.

@@ -43,6 +43,8 @@ impl MockHost {
         host.values.insert(Var::ServerIp, Value::Ip(Some("192.0.2.1:80".parse().unwrap())));
         host.values.insert(Var::ReqTtl, Value::Duration(-1.0));
         host.values.insert(Var::BereqUncacheable, Value::Bool(false));
+        host.values.insert(Var::ReqRfc, Value::Bool(false));
+        host.values.insert(Var::BereqRfc, Value::Bool(false));
         host
     }
 
