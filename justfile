@@ -24,6 +24,11 @@ hostile:
     cargo build --release
     conformance/hostile/run
 
+# The suite of cache-tests.fyi against copald with rfc=on, copald as it is, and other caches.
+cache-tests:
+    cargo build --release
+    conformance/cache-tests/run
+
 # The same load on Copal, Varnish, nginx, HAProxy and a bare server (needs a quiet machine with two CPUs).
 bench *arguments:
     cargo build --release
