@@ -312,7 +312,7 @@ impl Exchange {
         self.records.begin(self.session.vxid, Kind::Session);
         self.records.link(Tag::Link, "req", self.vxid, "rxreq");
         self.records.begin(self.vxid, Kind::Client);
-        self.records.link(Tag::Begin, "req", self.session.vxid, "rxreq");
+        self.records.text(Tag::Begin, &self.session.begin);
         self.records.arrival(arrival);
         if let Some(vcl) = &self.current.vcl {
             self.records.text(Tag::VCL_use, vcl.name.as_bytes());

@@ -31,6 +31,8 @@ pub struct Session {
     pub client_text: Vec<u8>,
     /// The `ReqStart` record: client address, port, listener; see [`req_start`].
     pub req_start: Vec<u8>,
+    /// The `Begin` record of its requests; see [`begin`].
+    pub begin: Vec<u8>,
     /// `sess.timeout_idle` and its fellows as VCL set them for this connection.
     pub timeouts: std::cell::Cell<Timeouts>,
     /// The type of service that VCL asks for (`std.set_ip_tos`), until the connection has taken it over.
@@ -47,6 +49,11 @@ pub struct Session {
 /// The `ReqStart` record of a connection.
 pub fn req_start(client: SocketAddr, listener: &str) -> Vec<u8> {
     format!("{} {} {listener}", client.ip(), client.port()).into_bytes()
+}
+
+/// The `Begin` record of the requests on connection `vxid`.
+pub fn begin(vxid: Vxid) -> Vec<u8> {
+    format!("req {vxid} rxreq").into_bytes()
 }
 
 /// Time-outs that VCL may set for one connection, in seconds; `None` is the parameter.

@@ -31,14 +31,16 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
     local.counters.sess_conn.inc();
     local.counters.s_sess.inc();
     let opened = local.now();
+    let vxid = local.vxid();
     let mut session = Session {
-        vxid: local.vxid(),
+        vxid,
         client: stream.peer().unwrap_or(UNIX_PEER),
         server: stream.local().unwrap_or(UNIX_PEER),
         remote: stream.peer().unwrap_or(UNIX_PEER),
         local: stream.local().unwrap_or(UNIX_PEER),
         client_text: Vec::new(),
         req_start: Vec::new(),
+        begin: cache::session::begin(vxid),
         listener: door.name.clone(),
         endpoint: door.endpoint.clone(),
         opened,

@@ -68,6 +68,32 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
 }
 
+/// `recv(2)` on a socket that does not block. Not libc's: its cancellation points cost as much as parsing a short head,
+/// and no thread here is ever cancelled.
+#[inline]
+pub(crate) fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let nothing = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: pointer and length are those of `buffer`, which is writable for the length of the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_recvfrom, socket, buffer.as_mut_ptr(), buffer.len(), 0, nothing, nothing)
+    };
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// `sendmsg(2)` of `slices`, without a signal if the peer is gone. It is the same as `writev` on a socket, without the way
+/// through the file layer (0.2 us a call). As for [`receive`], not libc's.
+#[inline]
+pub(crate) fn send(socket: RawFd, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: an all-zero msghdr is an empty message without an address.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = slices.as_ptr().cast_mut().cast();
+    message.msg_iovlen = slices.len();
+    // SAFETY: `message` and the slices are readable for the length of the call; an `IoSlice` is laid out as an iovec, and
+    // the kernel does not write through it.
+    let result = unsafe { libc::syscall(libc::SYS_sendmsg, socket, &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
 /// Sets an integer socket option.
 pub(crate) fn set_option(
     socket: &impl AsRawFd,

@@ -75,12 +75,44 @@ pub(crate) fn micros(out: &mut [u8], seconds: f64) -> Option<usize> {
         out[0] = b'-';
     }
     let whole = sign + integer(&mut out[sign..], scaled / 1_000_000);
-    let fraction = (scaled % 1_000_000) as u32;
-    out[whole] = b'.';
-    pair(out, whole + 1, fraction / 10_000);
-    pair(out, whole + 3, fraction / 100);
-    pair(out, whole + 5, fraction);
-    Some(whole + 7)
+    Some(whole + fraction(&mut out[whole..], (scaled % 1_000_000) as u32))
+}
+
+/// Writes a point and the six digits of `millionths`, and returns their length.
+#[inline]
+fn fraction(out: &mut [u8], millionths: u32) -> usize {
+    let out = &mut out[..7];
+    out[0] = b'.';
+    pair(out, 1, millionths / 10_000);
+    pair(out, 3, millionths / 100);
+    pair(out, 5, millionths);
+    7
+}
+
+/// Prints moments, of which most lie in the same second as the one before: its digits are kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Moments {
+    second: u64,
+    digits: [u8; LENGTH_MAX],
+    length: usize,
+}
+
+impl Moments {
+    /// As [`micros`].
+    #[inline]
+    pub(crate) fn print(&mut self, out: &mut [u8], moment: f64) -> Option<usize> {
+        if !(1.0..9.0e12).contains(&moment) {
+            return micros(out, moment);
+        }
+        let scaled = (moment * 1e6 + 0.5) as u64;
+        let second = scaled / 1_000_000;
+        if second != self.second {
+            (self.second, self.length) = (second, integer(&mut self.digits, second));
+        }
+        // A copy of known size is two moves; what is too much of it is written over.
+        out[..LENGTH_MAX].copy_from_slice(&self.digits);
+        Some(self.length + fraction(&mut out[self.length..], (scaled % 1_000_000) as u32))
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +136,11 @@ mod tests {
             let mut out = [0; 32];
             let length = micros(&mut out, value).unwrap();
             assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), format!("{value:.6}"));
+            let (mut moments, mut again) = (Moments::default(), [0; 32]);
+            for _ in 0..2 {
+                assert_eq!(moments.print(&mut again, value), Some(length));
+                assert_eq!(again[..length], out[..length]);
+            }
         }
         assert_eq!(micros(&mut [0; 32], f64::NAN), None);
         assert_eq!(micros(&mut [0; 32], f64::INFINITY), None);

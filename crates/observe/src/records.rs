@@ -150,6 +150,7 @@ pub struct Records {
     buffer_bytes: usize,
     /// Each record is written at once.
     sync: bool,
+    moments: digits::Moments,
 }
 
 impl Records {
@@ -167,6 +168,7 @@ impl Records {
             record_bytes: ring.record_bytes(),
             buffer_bytes: ring.buffer_bytes(),
             sync: ring.is_sync(),
+            moments: digits::Moments::default(),
         }
     }
 
@@ -275,8 +277,11 @@ impl Records {
         if !self.mask.has(Tag::Timestamp) {
             return;
         }
-        let numbers = [Field::Micros(now), Field::Micros(now - start), Field::Micros(now - previous)];
-        self.assemble(Tag::Timestamp, [Field::Label(label)].into_iter().chain(numbers));
+        let mut digits = [0; digits::LENGTH_MAX + 7];
+        let Some(length) = self.moments.print(&mut digits, now) else { return };
+        let spans = [Field::Micros(now - start), Field::Micros(now - previous)];
+        let moment = [Field::Label(label), Field::Text(&digits[..length])];
+        self.assemble(Tag::Timestamp, moment.into_iter().chain(spans));
     }
 
     /// The two `Timestamp` records that every request begins with, both at `now`: its number is printed once.
@@ -284,8 +289,8 @@ impl Records {
         if !self.mask.has(Tag::Timestamp) {
             return;
         }
-        let mut digits = [0; digits::LENGTH_MAX];
-        let length = Field::Micros(now).print(&mut digits, digits::LENGTH_MAX);
+        let mut digits = [0; digits::LENGTH_MAX + 7];
+        let Some(length) = self.moments.print(&mut digits, now) else { return };
         for label in ["Start: ", "Req: "] {
             self.parts(Tag::Timestamp, &[label.as_bytes(), &digits[..length], b" 0.000000 0.000000"]);
         }

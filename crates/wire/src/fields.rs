@@ -245,6 +245,9 @@ impl Fields {
     /// `false`, and the list as it was, if `value` cannot be in a message.
     pub fn append_to_list(&mut self, known: Known, value: &[u8]) -> bool {
         let value = trim(value);
+        if !self.has_known(known) {
+            return valid_value(value) && self.append(Some(known), known.name().as_bytes(), value);
+        }
         self.collect_known(known, LIST_SEPARATOR);
         self.squeeze();
         let old = self.entries.iter().position(|e| e.known == known as u8 && e.value_len > 0);

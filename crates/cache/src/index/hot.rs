@@ -6,6 +6,8 @@
 
 use super::Key;
 use crate::request::prepared::Repeats;
+use base::Seconds;
+use copal_base as base;
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -28,6 +30,15 @@ pub struct Known {
     special: bool,
     /// Its response, once that has been made a few times.
     pub(crate) repeats: RefCell<Repeats>,
+    /// What the `Hit` record says of its grace and keep.
+    spans: RefCell<Spans>,
+}
+
+/// Grace and keep, in seconds, and both as the log prints them.
+#[derive(Debug, Default)]
+struct Spans {
+    of: Option<(Seconds, Seconds)>,
+    text: String,
 }
 
 impl Known {
@@ -39,6 +50,7 @@ impl Known {
             special: false,
             object,
             repeats: RefCell::default(),
+            spans: RefCell::default(),
         };
         known.load();
         known
@@ -66,6 +78,16 @@ impl Known {
     #[inline]
     pub fn is_special(&self) -> bool {
         self.special
+    }
+
+    /// Shows `use_it` the object's grace and keep as the log prints them, in seconds with six decimals: they seldom change.
+    pub(crate) fn with_spans<T>(&self, use_it: impl FnOnce(&str) -> T) -> T {
+        let spans = (self.grace(), self.keep());
+        let mut printed = self.spans.borrow_mut();
+        if printed.of != Some(spans) {
+            *printed = Spans { of: Some(spans), text: format!("{:.6} {:.6}", spans.0, spans.1) };
+        }
+        use_it(&printed.text)
     }
 
     /// Its reason phrase.

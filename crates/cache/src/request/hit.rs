@@ -62,12 +62,12 @@ pub(crate) async fn step(
 
 fn log(exchange: &mut Exchange, known: &Known) {
     let left = known.origin_time() + known.ttl() - exchange.now;
-    let (ttl, grace, keep) = (Field::Micros(left), Field::Micros(known.grace()), Field::Micros(known.keep()));
-    let vxid = Field::Integer(u64::from(known.vxid()));
+    let (vxid, ttl) = (Field::Integer(u64::from(known.vxid())), Field::Micros(left));
     if known.state() == State::Filling {
         exchange.promised = known.length();
         // How much of a growing object is there, and its length if known.
         let filled = Field::Integer(known.filled());
+        let (grace, keep) = (Field::Micros(known.grace()), Field::Micros(known.keep()));
         match known.length() {
             Some(length) => {
                 exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep, filled, Field::Integer(length)]);
@@ -75,7 +75,8 @@ fn log(exchange: &mut Exchange, known: &Known) {
             None => exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep, filled]),
         }
     } else {
-        exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep]);
+        let records = &mut exchange.records;
+        known.with_spans(|spans| records.fields(Tag::Hit, &[vxid, ttl, Field::Text(spans.as_bytes())]));
     }
 }
 

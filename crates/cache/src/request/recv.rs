@@ -219,9 +219,11 @@ fn lower_host(exchange: &mut Exchange) {
 pub(crate) fn add_forwarded_for(exchange: &mut Exchange) {
     let address = &exchange.session.client_text;
     let fields = &mut exchange.request.fields;
-    if let Some(before) = fields.get_known(Known::XForwardedFor) {
-        exchange.records.header(Tag::ReqUnset, b"X-Forwarded-For", before);
-    }
+    let Some(before) = fields.get_known(Known::XForwardedFor) else {
+        fields.push_own(Known::XForwardedFor, address);
+        return exchange.records.header(Tag::ReqHeader, b"X-Forwarded-For", address);
+    };
+    exchange.records.header(Tag::ReqUnset, b"X-Forwarded-For", before);
     fields.append_to_list(Known::XForwardedFor, address);
     let value = fields.get_known(Known::XForwardedFor).unwrap_or_default();
     exchange.records.header(Tag::ReqHeader, b"X-Forwarded-For", value);
