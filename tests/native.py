@@ -43,11 +43,11 @@ def requests():
     yield dict(target="/post", method="POST", body=b"some body")
 
 
-def play(vcl):
+def play(vcl, **options):
     """What clients and origin saw, without what differs from run to run."""
     origin = Origin(answer)
     seen = []
-    cache = before(origin, vcl)
+    cache = before(origin, vcl, **options)
     for request in requests():
         with Client(cache.port) as client:
             response = client.fetch(**request)
@@ -66,6 +66,14 @@ def play(vcl):
 @case("native built-ins and the built-in VCL give the same answers")
 def same():
     native, compiled = play(""), play(HARMLESS)
+    for one, other in zip(native[0], compiled[0]):
+        expect(one, other)
+    expect(native[1], compiled[1])
+
+
+@case("by the RFCs, too: rfc=on", copal_only="Varnish has no such parameter")
+def same_by_rfc():
+    native, compiled = play("", params={"rfc": "on"}), play(HARMLESS, params={"rfc": "on"})
     for one, other in zip(native[0], compiled[0]):
         expect(one, other)
     expect(native[1], compiled[1])

@@ -22,6 +22,8 @@ use crate::index::Key;
 use crate::index::hot::Known;
 use crate::local::{Current, Local};
 use crate::request;
+use crate::request::demand::Demand;
+use crate::request::handled::Handled;
 use crate::session::Session;
 use crate::top::Top;
 use base::vxid::Vxid;
@@ -184,6 +186,10 @@ pub struct Exchange {
     pub(crate) ignore_vary: bool,
     /// `req.rfc`: the RFCs decide where Varnish has ways of its own.
     pub(crate) rfc: bool,
+    /// What it asks of a stored response besides freshness, as lookup found.
+    pub(crate) demand: Option<Demand>,
+    /// What became of it, for `Cache-Status`.
+    pub(crate) handled: Handled,
     /// The marker found in this pass through lookup, as the variable that tells of it.
     pub(crate) marker: Option<vcl::variables::Var>,
     /// `req.esi`: whether includes are processed, in VCL 4.0.
@@ -255,6 +261,8 @@ impl Exchange {
             ignore_busy: false,
             ignore_vary: false,
             rfc: false,
+            demand: None,
+            handled: Handled::default(),
             marker: None,
             esi: true,
             esi_level: 0,
@@ -377,6 +385,8 @@ impl Exchange {
         self.ignore_busy = false;
         self.ignore_vary = false;
         self.rfc = self.current.settings.rfc;
+        self.demand = None;
+        self.handled = Handled::default();
         self.marker = None;
         self.esi = true;
         self.do_esi = None;

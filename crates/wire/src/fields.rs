@@ -95,6 +95,27 @@ pub struct Field<'a> {
     pub line: &'a [u8],
 }
 
+/// A set of known names, for [`Fields::has_any`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownSet(u128);
+
+impl KnownSet {
+    /// The set of exactly these.
+    pub const fn of(names: &[Known]) -> Self {
+        let (mut bits, mut index) = (0, 0);
+        while index < names.len() {
+            bits |= names[index].bit();
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether that name is in it; a name that is not known never is.
+    pub fn has(self, name: Option<Known>) -> bool {
+        name.is_some_and(|name| self.0 & name.bit() != 0)
+    }
+}
+
 /// The fields of one message, in order. Names compare without case. Holds at most 4 GiB, names at most 64 KiB.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
@@ -204,6 +225,12 @@ impl Fields {
     #[inline]
     pub fn has_known(&self, known: Known) -> bool {
         self.present & known.bit() != 0
+    }
+
+    /// Whether a field of any of these names is present; it costs what one name does.
+    #[inline]
+    pub fn has_any(&self, names: KnownSet) -> bool {
+        self.present & names.0 != 0
     }
 
     /// Whether a field called `name` is present.

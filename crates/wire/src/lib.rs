@@ -18,7 +18,7 @@ pub mod range;
 mod reject;
 pub mod syntax;
 
-pub use fields::{Field, Fields};
+pub use fields::{Field, Fields, KnownSet};
 pub use known::Known;
 pub use message::{RequestHead, ResponseHead, Version, standard_reason};
 pub use reject::Reject;

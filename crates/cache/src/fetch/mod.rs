@@ -27,6 +27,7 @@ use crate::index::Key;
 use crate::index::busy::Busy;
 use crate::index::hot::Known;
 use crate::local::{Current, Local};
+use crate::request::handled::Arrived;
 use crate::session::Session;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
@@ -177,6 +178,8 @@ pub(crate) struct Fetch {
     pub(crate) upload: Upload,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
+    /// What the origin answered, once it has.
+    pub(crate) arrived: Option<Arrived>,
     /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
     pub(crate) rfc: bool,
     pub(crate) uncacheable: bool,
@@ -259,6 +262,7 @@ impl Fetch {
             upload: prepare::upload(exchange, purpose),
             client_ip: exchange.client_ip,
             identity: exchange.identity.clone(),
+            arrived: None,
             rfc: exchange.rfc,
             uncacheable: purpose == Purpose::Pass,
             was_304: false,
@@ -296,8 +300,9 @@ impl Fetch {
         }
     }
 
-    /// Runs it to the end of the response's head (or of the body, where it is not streamed).
-    pub(crate) async fn run(mut self, body: &mut dyn RequestBody) -> Fetched {
+    /// Runs it to the end of the response's head (or of the body, where it is not streamed). Beside what it brought, how
+    /// that came from the origin; `None` if it did not.
+    pub(crate) async fn run(mut self, body: &mut dyn RequestBody) -> (Fetched, Option<Arrived>) {
         let mut step = Step::Fetch;
         loop {
             step = match step {
@@ -305,7 +310,7 @@ impl Fetch {
                 Step::Send => send::step(&mut self, body).await,
                 Step::Response(answer) => response::step(&mut self, answer).await,
                 Step::Error(status, reason) => error::step(&mut self, status, reason).await,
-                Step::Done(fetched) => return fetched,
+                Step::Done(fetched) => return (fetched, self.arrived),
             };
         }
     }

@@ -27,6 +27,12 @@ pub(crate) fn request(exchange: &Exchange, purpose: Purpose, vxid: base::vxid::V
     let copy = if purpose == Purpose::Pass { Copy::PassRequest } else { Copy::FetchRequest };
     rules::hop::drop_fields(copy, &mut request.fields);
     if purpose != Purpose::Pass {
+        if purpose == Purpose::Miss && exchange.rfc {
+            // What the client asks of caches it asks of all on the way (RFC 9111, section 5.2).
+            for directives in exchange.request.fields.all_known(Known::CacheControl) {
+                request.fields.push_known(Known::CacheControl, directives);
+            }
+        }
         request.method.clear();
         request.method.extend_from_slice(b"GET");
         if exchange.current.settings.http_gzip_support {

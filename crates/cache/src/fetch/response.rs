@@ -1,6 +1,7 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
 use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send};
+use crate::request::handled::Arrived;
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -30,6 +31,8 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         fetch.response.reason.extend_from_slice(standard);
     }
     log_response(fetch);
+    let direct = !fetch.response.fields.has_known(wire::Known::Age);
+    fetch.arrived = Some(Arrived { status: fetch.response.status, direct });
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
         // What follows the head cannot be told from the next response.
         fetch.trail.records.text(Tag::FetchError, b"204 with a body");

@@ -27,12 +27,60 @@ pub struct Query<'request> {
     pub always_miss: bool,
     /// `req.hash_ignore_busy`.
     pub ignore_busy: bool,
+    /// `req.rfc`: what has to be validated for each request is not worth waiting for.
+    pub rfc: bool,
+    /// What the request makes of an object that fits, where it asks for more than freshness.
+    pub asks: Option<&'request dyn Fn(&Object) -> Suits>,
+    /// What stood there when the request began to wait, once it does.
+    pub waited: Option<Waited>,
     /// Whether an object's variant fits the request.
     pub fits: &'request dyn Fn(&[u8]) -> bool,
     /// The variant this request would make of an object that varies like this one.
     pub predict: &'request dyn Fn(&Object) -> Vec<u8>,
     /// Whether a ban has killed an object.
     pub banned: &'request dyn Fn(&Arc<Object>) -> bool,
+}
+
+/// What a request that asks for more than freshness makes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suits {
+    /// It takes it as anybody does: fresh, or in its grace.
+    Yes,
+    /// It takes it although it is stale, beyond its grace.
+    Stale,
+    /// The origin has to be asked.
+    No,
+}
+
+/// Why there is nothing to answer with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// There is nothing under the key.
+    Nothing,
+    /// Nothing under the key fits the request.
+    Variant,
+    /// What fits is stale.
+    Stale,
+    /// What fits is good for others; this request asks for more.
+    Asked,
+    /// VCL did not want to know (`req.hash_always_miss`).
+    Told,
+}
+
+/// What a request waits over.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Waited {
+    /// The origin time of the best object there was.
+    pub best: Option<Time>,
+    /// Why that would not do.
+    pub missed: Missed,
+}
+
+impl Waited {
+    /// Whether `object` came in since.
+    fn is_new(self, object: &Object) -> bool {
+        self.best.is_none_or(|best| object.origin_time() > best)
+    }
 }
 
 /// The answer.
@@ -44,17 +92,30 @@ pub enum Found {
     HitForPass(Arc<Object>),
     /// A marker: fetch alone, nobody waits.
     HitForMiss(Arc<Object>, Busy),
-    /// In grace. With a [`Busy`] the caller starts a background fetch; without, one runs already.
+    /// In grace. With a [`Busy`] the caller starts a background fetch; without, one runs already, or the request takes it
+    /// so.
     Stale(Arc<Object>, Option<Busy>),
     /// Nothing usable: fetch; the object, if any, may be revalidated.
-    Miss(Busy, Option<Arc<Object>>),
+    Miss(Busy, Option<Arc<Object>>, Missed),
     /// Somebody fetches it; wait for it.
-    Wait,
+    Wait(Waited),
 }
 
 /// How long an object is fresh or usable for this request, relative to its origin time.
 pub fn ttl_for(object: &Object, ttl_max: Option<Seconds>) -> Seconds {
     ttl_max.map_or(object.ttl(), |max| object.ttl().min(max))
+}
+
+impl Query<'_> {
+    /// What the request makes of `object`. What came in while it waited was asked of the origin in its lifetime: no request
+    /// can ask for more.
+    fn suits(&self, object: &Object) -> Suits {
+        match self.asks {
+            Some(_) if self.waited.is_some_and(|waited| waited.is_new(object)) => Suits::Yes,
+            Some(asks) => asks(object),
+            None => Suits::Yes,
+        }
+    }
 }
 
 impl Index {
@@ -79,6 +140,7 @@ impl Index {
         let mut vary_example: Option<Arc<Object>> = None;
         // A hit-for-miss marker in grace is one still.
         let mut lapsed: Option<Arc<Object>> = None;
+        let mut asked = false;
         if !query.always_miss {
             let single = shard.single.get(&query.key).map(|entry| std::slice::from_ref(&entry.0));
             let variants =
@@ -108,7 +170,10 @@ impl Index {
                         let id = shard.head(&query.key).begin(&[]);
                         return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
                     }
-                    return Found::Hit(Arc::clone(object));
+                    if query.suits(object) != Suits::No {
+                        return Found::Hit(Arc::clone(object));
+                    }
+                    asked = true;
                 }
                 if marker.has(Flags::HIT_FOR_PASS) {
                     continue;
@@ -123,11 +188,32 @@ impl Index {
                 }
             }
         }
-        let graceful = stale.as_ref().is_some_and(|object| in_grace(object, query));
+        let graceful = match &stale {
+            None => false,
+            Some(object) => match query.suits(object) {
+                Suits::Yes => in_grace(object, query),
+                Suits::Stale => return Found::Stale(Arc::clone(object), None),
+                Suits::No => false,
+            },
+        };
+        let missed = match &stale {
+            _ if query.always_miss => Missed::Told,
+            Some(_) if asked => Missed::Asked,
+            Some(_) => Missed::Stale,
+            None if vary_example.is_some() => Missed::Variant,
+            None => Missed::Nothing,
+        };
+        // What came of the last fetch does not do for this request, or will not do for any other: each asks for itself, and
+        // does not wait until those before it have asked for themselves, one after the other.
+        let alone = query.rfc
+            && stale.as_ref().is_some_and(|object| {
+                object.ttl() <= 0.0 || query.waited.is_some_and(|waited| waited.is_new(object))
+            });
         let predicted = vary_example.map_or_else(Vec::new, |object| (query.predict)(&object));
         let head = shard.head(&query.key);
         let somebody = !query.ignore_busy
             && !query.always_miss
+            && !alone
             && head.busy.iter().any(|running| {
                 !running.outdated
                     && (running.predicted.is_empty()
@@ -152,9 +238,9 @@ impl Index {
                     None => head.waiters.push(Waiter { id, waker: waker.clone() }),
                 }
             }
-            return Found::Wait;
+            return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed });
         }
-        Found::Miss(Busy::new(Arc::clone(self), query.key, head.begin(&predicted)), stale)
+        Found::Miss(Busy::new(Arc::clone(self), query.key, head.begin(&predicted)), stale, missed)
     }
 
     /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.

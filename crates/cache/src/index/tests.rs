@@ -1,7 +1,7 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
 use super::busy::Admit;
-use super::lookup::{Found, Query};
+use super::lookup::{Found, Missed, Query, Suits, Waited};
 use super::{Index, Key};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,28 +58,47 @@ impl Bench {
     }
 
     fn look(&self, key: Key, now: f64, wants: &[u8], waiter: Option<(u64, &Waker)>) -> Found {
-        self.index.lookup(
-            &Query {
-                key,
-                arrival: now,
-                now,
-                ttl_max: None,
-                grace_max: None,
-                always_miss: false,
-                ignore_busy: false,
-                fits: &|variant| variant == wants,
-                predict: &|_| wants.to_vec(),
-                banned: &|_| false,
-            },
-            waiter,
-        )
+        let (fits, predict) = (|variant: &[u8]| variant == wants, |_: &Object| wants.to_vec());
+        self.index.lookup(&plain(key, now, &fits, &predict), waiter)
+    }
+
+    /// As a request by the RFCs, that makes `suits` of every object and waits over `waited` already.
+    fn ask(&self, now: f64, suits: Suits, waited: Option<Waited>) -> Found {
+        let asks = |_: &Object| suits;
+        let (fits, predict) = (|_: &[u8]| true, |_: &Object| Vec::new());
+        let query = Query { rfc: true, asks: Some(&asks), waited, ..plain(key(1), now, &fits, &predict) };
+        self.index.lookup(&query, None)
     }
 
     fn miss(&self, key: Key, now: f64, wants: &[u8]) -> super::busy::Busy {
         match self.look(key, now, wants, None) {
-            Found::Miss(busy, _) => busy,
+            Found::Miss(busy, ..) => busy,
             other => panic!("expected a miss, found {other:?}"),
         }
+    }
+}
+
+/// A query that asks for nothing special.
+fn plain<'query>(
+    key: Key,
+    now: f64,
+    fits: &'query dyn Fn(&[u8]) -> bool,
+    predict: &'query dyn Fn(&Object) -> Vec<u8>,
+) -> Query<'query> {
+    Query {
+        key,
+        arrival: now,
+        now,
+        ttl_max: None,
+        grace_max: None,
+        always_miss: false,
+        ignore_busy: false,
+        rfc: false,
+        asks: None,
+        waited: None,
+        fits,
+        predict,
+        banned: &|_| false,
     }
 }
 
@@ -89,8 +108,8 @@ fn one_fetch_and_the_others_wait_for_it() {
     let busy = bench.miss(key(1), 101.0, b"");
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
-    assert!(matches!(bench.look(key(1), 101.0, b"", Some((7, &waker))), Found::Wait));
-    assert!(matches!(bench.look(key(1), 101.0, b"", Some((8, &waker))), Found::Wait));
+    assert!(matches!(bench.look(key(1), 101.0, b"", Some((7, &waker))), Found::Wait(_)));
+    assert!(matches!(bench.look(key(1), 101.0, b"", Some((8, &waker))), Found::Wait(_)));
     busy.insert(bench.object(key(1), b"", 0, 60.0, b"body"));
     assert_eq!(count.0.load(Ordering::Relaxed), 2);
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
@@ -103,7 +122,7 @@ fn a_failed_fetch_wakes_one_who_takes_over() {
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
     for id in 0..3 {
-        assert!(matches!(bench.look(key(1), 101.0, b"", Some((id, &waker))), Found::Wait));
+        assert!(matches!(bench.look(key(1), 101.0, b"", Some((id, &waker))), Found::Wait(_)));
     }
     drop(busy);
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
@@ -122,7 +141,7 @@ fn grace_serves_stale_with_one_fetch() {
     let Found::Stale(_, Some(busy)) = bench.look(key(1), 106.0, b"", None) else { panic!("not in grace") };
     assert!(matches!(bench.look(key(1), 106.0, b"", None), Found::Stale(_, None)));
     drop(busy);
-    assert!(matches!(bench.look(key(1), 116.0, b"", None), Found::Miss(_, Some(_))));
+    assert!(matches!(bench.look(key(1), 116.0, b"", None), Found::Miss(_, Some(_), _)));
 }
 
 #[test]
@@ -170,7 +189,7 @@ fn markers_do_not_make_others_wait() {
     assert!(matches!(bench.look(key(1), 165.0, b"", None), Found::HitForMiss(..)));
     drop(first);
     assert!(matches!(bench.look(key(1), 165.0, b"", None), Found::HitForMiss(..)));
-    let Found::Miss(first, None) = bench.look(key(1), 400.0, b"", None) else { panic!("it is over") };
+    let Found::Miss(first, None, _) = bench.look(key(1), 400.0, b"", None) else { panic!("it is over") };
     first.insert(bench.object(key(1), b"", Flags::HIT_FOR_PASS, 60.0, b""));
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::HitForPass(_)));
 }
@@ -197,7 +216,7 @@ fn rfc9111_4_4_what_was_fetched_before_a_change_is_not_found_after_it() {
     let before = bench.miss(key(1), 101.0, b"b");
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
-    assert!(matches!(bench.look(key(1), 101.0, b"b", Some((7, &waker))), Found::Wait));
+    assert!(matches!(bench.look(key(1), 101.0, b"b", Some((7, &waker))), Found::Wait(_)));
     assert_eq!(bench.index.invalidate(&key(1)).len(), 1);
     assert_eq!(count.0.load(Ordering::Relaxed), 1, "who waits looks again");
     let after = bench.miss(key(1), 101.0, b"b");
@@ -222,7 +241,40 @@ fn what_is_stale_from_the_start_comes_in_for_validation_only() {
     let bench = Bench::new(None);
     let stale = || bench.object(key(1), b"", 0, 0.0, b"");
     bench.miss(key(1), 200.0, b"").insert(stale());
-    assert!(matches!(bench.look(key(1), 200.0, b"", None), Found::Miss(_, None)));
+    assert!(matches!(bench.look(key(1), 200.0, b"", None), Found::Miss(_, None, _)));
     bench.miss(key(1), 200.0, b"").admit(stale(), Admit::Alive);
-    assert!(matches!(bench.look(key(1), 200.0, b"", None), Found::Miss(_, Some(_))));
+    assert!(matches!(bench.look(key(1), 200.0, b"", None), Found::Miss(_, Some(_), _)));
+}
+
+#[test]
+fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 60.0, b"body"));
+    assert!(matches!(bench.ask(101.0, Suits::Yes, None), Found::Hit(_)));
+    let Found::Miss(busy, Some(stored), Missed::Asked) = bench.ask(101.0, Suits::No, None) else {
+        panic!("it is to be validated")
+    };
+    // Others hit it meanwhile; who asks the same waits, and takes what comes, since that is newer.
+    assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
+    let Found::Wait(waited) = bench.ask(101.0, Suits::No, None) else { panic!("one is enough") };
+    assert_eq!(waited, Waited { best: Some(100.0), missed: Missed::Asked });
+    stored.set_times(100.5, 60.0, 10.0, 0.0);
+    drop(busy);
+    assert!(matches!(bench.ask(101.0, Suits::No, Some(waited)), Found::Hit(_)));
+    // Past its grace it is there for those who take it stale.
+    assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None)));
+    assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_))));
+    assert!(matches!(bench.ask(165.0, Suits::No, None), Found::Miss(_, Some(_), Missed::Stale)));
+}
+
+#[test]
+fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
+    let bench = Bench::new(None);
+    bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 1.0, b"body"));
+    let Found::Miss(_busy, ..) = bench.ask(150.0, Suits::Yes, None) else { panic!("it is stale") };
+    let Found::Wait(waited) = bench.ask(150.0, Suits::Yes, None) else { panic!("one validates it") };
+    assert_eq!(waited.missed, Missed::Stale);
+    // A waiter that finds something newer, and stale at once, does not queue up again.
+    let before = Waited { best: Some(99.0), ..waited };
+    assert!(matches!(bench.ask(150.0, Suits::Yes, Some(before)), Found::Miss(..)));
 }

@@ -93,9 +93,13 @@ fn prepare(exchange: &mut Exchange) {
     fields.remove_known(Known::XVarnish);
     fields.push_own(Known::XVarnish, &text);
     text.clear();
-    push_integer(&mut text, (now - origin_time).max(0.0) as u64);
+    let age = (now - origin_time).max(0.0) as u64;
     fields.remove_known(Known::Age);
-    fields.push_own(Known::Age, &text);
+    // Age says that the origin neither made nor confirmed it for this request (RFC 9111, section 5.1); Varnish always sends it.
+    if !(exchange.rfc && !exchange.hit && exchange.handled.is_direct()) {
+        push_integer(&mut text, age);
+        fields.push_own(Known::Age, &text);
+    }
     // Each proxy adds its own Via; the fields of those before stay.
     fields.push_own(Known::Via, exchange.current.settings.via());
     if exchange.current.settings.http_range_support && matches!(exchange.source, Source::Stored(_)) {

@@ -1,8 +1,10 @@
 //! Lookup: what is there for this key and request?
 
+use super::demand::Demand;
+use super::handled::Forward;
 use super::{Freshness, Step};
 use crate::exchange::Exchange;
-use crate::index::lookup::{Found, Query, ttl_for};
+use crate::index::lookup::{Found, Missed, Query, Suits, Waited, ttl_for};
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
@@ -19,10 +21,13 @@ use wire::{Fields, Known};
 
 /// The next step, or `None` if the request must wait for a fetch that runs.
 pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
-    if let Some(step) = hot(exchange) {
+    exchange.demand = Demand::of(exchange);
+    if exchange.demand.is_none()
+        && let Some(step) = hot(exchange)
+    {
         return Some(step);
     }
-    let found = search(exchange, exchange.now, None);
+    let found = search(exchange, exchange.now, None, None);
     after(exchange, found)
 }
 
@@ -49,8 +54,12 @@ fn fits(exchange: &Exchange, variant: &[u8]) -> bool {
     exchange.ignore_vary || rules::vary::matches(variant, &exchange.request.fields)
 }
 
-fn search(exchange: &Exchange, now: Time, waiter: Option<(u64, &Waker)>) -> Found {
+/// Looks into the index. A request that waits says by `waited` what there was when it began to.
+fn search(exchange: &Exchange, now: Time, waited: Option<Waited>, waiter: Option<(u64, &Waker)>) -> Found {
     let shared = &exchange.local.shared;
+    let demand = exchange.demand;
+    let suits =
+        move |object: &Object| demand.map_or(Suits::Yes, |demand| demand.suits(exchange, object, now));
     let query = Query {
         key: exchange.key,
         arrival: exchange.times.arrival,
@@ -59,6 +68,9 @@ fn search(exchange: &Exchange, now: Time, waiter: Option<(u64, &Waker)>) -> Foun
         grace_max: exchange.grace_max,
         always_miss: exchange.always_miss,
         ignore_busy: exchange.ignore_busy,
+        rfc: exchange.rfc,
+        asks: demand.is_some().then_some(&suits),
+        waited,
         fits: &|variant| fits(exchange, variant),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
         banned: &|object| is_banned(exchange, object),
@@ -91,12 +103,16 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     let guard = Waiting { index: Arc::clone(&exchange.local.shared.index), key: exchange.key, id };
     let sleep = tokio::time::sleep(std::time::Duration::from_secs_f64(limit.clamp(0.001, 86_400.0)));
     let mut sleep = std::pin::pin!(sleep);
+    let mut waited = None;
     let found = poll_fn(|context| {
         if sleep.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        match search(exchange, exchange.local.now(), Some((id, context.waker()))) {
-            Found::Wait => Poll::Pending,
+        match search(exchange, exchange.local.now(), waited, Some((id, context.waker()))) {
+            Found::Wait(over) => {
+                waited = waited.or(Some(over));
+                Poll::Pending
+            }
             found => Poll::Ready(Some(found)),
         }
     })
@@ -110,9 +126,12 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
         None => {
             // The fetch takes too long: this request fetches for itself.
             exchange.ignore_busy = true;
-            search(exchange, now, None)
+            search(exchange, now, waited, None)
         }
     };
+    if let (Found::Hit(_) | Found::Stale(..), Some(waited)) = (&found, waited) {
+        exchange.handled.collapsed(waited.missed);
+    }
     after(exchange, found).unwrap_or(Step::Pass)
 }
 
@@ -129,7 +148,32 @@ impl Drop for Waiting {
     }
 }
 
+/// What a request gets that wants nothing fetched, or nothing stored; `None` if that is not said of it, or does not matter
+/// for what was found.
+fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
+    let directives = exchange.demand?.directives;
+    let missed = match found {
+        Found::Hit(_) | Found::Stale(..) => return None,
+        Found::Miss(_, _, missed) => *missed,
+        Found::Wait(waited) => waited.missed,
+        Found::HitForPass(_) | Found::HitForMiss(..) => Missed::Nothing,
+    };
+    if directives.only_if_cached {
+        // RFC 9111, section 5.2.1.7.
+        return Some(Step::Synth(504, None));
+    }
+    if directives.no_store {
+        // Its answer is for it alone, and nobody waits for that.
+        exchange.handled.missed(missed);
+        return Some(Step::Pass);
+    }
+    None
+}
+
 fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
+    if let Some(step) = restrained(exchange, &found) {
+        return Some(step);
+    }
     let counters = &exchange.local.counters;
     Some(match found {
         Found::Hit(object) => Step::Hit(exchange.local.know(&object, exchange.now), None, Freshness::Fresh),
@@ -139,6 +183,7 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
         Found::HitForPass(object) => {
             counters.cache_hitpass.inc();
             exchange.marker = Some(Var::ReqIsHitpass);
+            exchange.handled.forward(Forward::Bypass);
             let left = object.origin_time() + object.ttl() - exchange.now;
             exchange.records.fmt(Tag::HitPass, format_args!("{} {left:.6}", object.vxid()));
             Step::Pass
@@ -146,11 +191,16 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
         Found::HitForMiss(object, busy) => {
             counters.cache_hitmiss.inc();
             exchange.marker = Some(Var::ReqIsHitmiss);
+            exchange.handled.forward(Forward::Miss);
             let left = object.origin_time() + object.ttl() - exchange.now;
             exchange.records.fmt(Tag::HitMiss, format_args!("{} {left:.6}", object.vxid()));
             Step::Miss(busy, None)
         }
-        Found::Miss(busy, stale) => Step::Miss(busy, stale),
-        Found::Wait => return None,
+        Found::Miss(busy, stale, missed) => {
+            exchange.handled.missed(missed);
+            let reload = exchange.demand.is_some_and(|demand| demand.reload);
+            Step::Miss(busy, stale.filter(|_| !reload))
+        }
+        Found::Wait(_) => return None,
     })
 }

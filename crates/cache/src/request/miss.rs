@@ -1,5 +1,7 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
+use super::handled::Arrived;
+use super::handled::Forward;
 use super::{Step, fail};
 use crate::exchange::{Exchange, RequestBody, Source};
 use crate::fetch;
@@ -33,6 +35,7 @@ pub(crate) async fn step(
         }
         Action::Pass(_) => {
             drop(busy);
+            exchange.handled.forward(Forward::Bypass);
             Step::Pass
         }
         Action::Restart => Step::Restart,
@@ -42,7 +45,9 @@ pub(crate) async fn step(
 }
 
 /// Takes what a fetch brought as the request's object.
-pub(crate) fn take(exchange: &mut Exchange, fetched: fetch::Fetched) -> Step {
+pub(crate) fn take(exchange: &mut Exchange, (fetched, arrived): (fetch::Fetched, Option<Arrived>)) -> Step {
+    let stored = matches!(&fetched, fetch::Fetched::Stored(object) if !object.is_gone());
+    exchange.handled.arrived(arrived, stored);
     let now = exchange.local.now();
     exchange.timestamp("Fetch", now);
     match fetched {

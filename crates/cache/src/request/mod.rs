@@ -2,7 +2,9 @@
 //! has exactly the edges of the picture in [`crate::exchange`].
 
 pub(crate) mod deliver;
+pub(crate) mod demand;
 pub(crate) mod filters;
+pub(crate) mod handled;
 pub(crate) mod hash;
 pub(crate) mod hit;
 pub(crate) mod lookup;

@@ -9,6 +9,7 @@ use vcl::host::{Action, Sub};
 
 pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) -> Step {
     exchange.local.counters.s_pass.inc();
+    exchange.handled.passed(&exchange.request.method);
     let action = if exchange.is_builtin(Sub::Pass) {
         exchange.log_native(b"PASS", b"fetch");
         Action::Fetch

@@ -1,0 +1,77 @@
+//! What a request asks of a stored response besides that it fit and be fresh: directives in Cache-Control or Pragma, and
+//! conditions that only the present representation can answer. With `req.rfc` alone; all others ask for nothing.
+//!
+//! A 412 is a statement about what the origin has now. So a stored response that fails If-Match or If-Unmodified-Since is
+//! first validated; only then the condition is answered, at delivery.
+//!
+//! Source: RFC 9110, section 13; RFC 9111, sections 4, 4.3.2 and 5.2.1.
+
+use crate::exchange::Exchange;
+use crate::index::lookup::{Suits, ttl_for};
+use base::Time;
+use copal_base as base;
+use copal_rules as rules;
+use copal_store as store;
+use copal_wire as wire;
+use rules::request::Directives;
+use rules::reuse::{Allowed, Reuse, Stored};
+use rules::targeted::Names as Targets;
+use store::Object;
+use wire::{Fields, Known, KnownSet};
+
+/// Without any of these a request asks for nothing.
+const ASKING: KnownSet =
+    KnownSet::of(&[Known::CacheControl, Known::Pragma, Known::IfMatch, Known::IfUnmodifiedSince]);
+
+/// The conditions that speak of what the origin has.
+pub(crate) const OF_THE_ORIGIN: KnownSet = KnownSet::of(&[Known::IfMatch, Known::IfUnmodifiedSince]);
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Demand {
+    /// Its directives.
+    pub(crate) directives: Directives,
+    /// Both `Cache-Control: no-cache` and `Pragma: no-cache`: who says so distrusts the bytes (a reload by force in
+    /// browsers, a CVMFS client whose checksum failed), and a 304 would bring the same ones again.
+    pub(crate) reload: bool,
+    /// It has If-Match or If-Unmodified-Since.
+    has_conditions: bool,
+}
+
+impl Demand {
+    /// What the request asks for; `None` if nothing special.
+    #[inline]
+    pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
+        let fields = &exchange.request.fields;
+        if exchange.rfc && fields.has_any(ASKING) { Self::read(fields) } else { None }
+    }
+
+    fn read(fields: &Fields) -> Option<Self> {
+        let directives = Directives::of(fields);
+        let pragma = fields.all_known(Known::Pragma).flat_map(wire::syntax::tokens);
+        let reload = directives.no_cache
+            && fields.has_known(Known::CacheControl)
+            && pragma.into_iter().any(|token| token.eq_ignore_ascii_case(b"no-cache"));
+        let has_conditions = fields.has_any(OF_THE_ORIGIN);
+        (has_conditions || !directives.is_plain()).then_some(Self { directives, reload, has_conditions })
+    }
+
+    /// What the request makes of `object`, which fits it.
+    pub(crate) fn suits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
+        let mut fields = Fields::new();
+        crate::head::load(object.head(), &mut fields);
+        let grace = exchange.grace_max.map_or(object.grace(), |max| object.grace().min(max));
+        let stored = Stored {
+            age: (now - object.origin_time()).max(0.0),
+            ttl: ttl_for(object, exchange.ttl_max),
+            grace,
+            fields: &fields,
+            targets: Targets::standard(),
+        };
+        match rules::reuse::reuse(&self.directives, &stored) {
+            Reuse::Fresh | Reuse::Stale(Allowed::Grace) => Suits::Yes,
+            Reuse::Stale(Allowed::MaxStale | Allowed::Error) => Suits::Stale,
+            Reuse::Validate(_) => Suits::No,
+        }
+    }
+}
