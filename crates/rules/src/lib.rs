@@ -7,6 +7,7 @@
 
 pub mod age;
 pub mod cache_control;
+pub mod cache_status;
 pub mod coding;
 pub mod conditional;
 pub mod directive;
@@ -15,9 +16,11 @@ pub mod hop;
 pub mod invalidate;
 pub mod judge;
 pub mod policy;
+pub mod proxy_status;
 pub mod request;
 pub mod reuse;
 pub mod storable;
+mod structured;
 pub mod targeted;
 pub mod ttl;
 pub mod vary;

@@ -15,6 +15,8 @@
 
 use copal_wire::{Fields, Known, syntax, valid_name};
 
+mod normal;
+
 /// Longest name.
 const NAME_MAX: usize = 127;
 /// Most names.
@@ -117,6 +119,28 @@ pub fn matches(spec: &[u8], request: &Fields) -> bool {
     true
 }
 
+/// As [`matches`], but what means the same is the same: white space in lists, case and order of preferences. For `rfc=on`.
+///
+/// Source: RFC 9111, section 4.1.
+pub fn matches_normalised(spec: &[u8], request: &Fields) -> bool {
+    let mut rest = spec;
+    while !rest.is_empty() {
+        let Some((wanted, after)) = entry(rest) else { return false };
+        if !same(request, wanted) && !means_the_same(request, wanted) {
+            return false;
+        }
+        rest = after;
+    }
+    true
+}
+
+/// Whether the fields of `request` of the wanted name mean the wanted value. An absent field is like absent ones only.
+fn means_the_same(request: &Fields, wanted: Wanted<'_>) -> bool {
+    let Some(expected) = wanted.value else { return false };
+    let lines: Vec<&[u8]> = request.all(wanted.name).collect();
+    !lines.is_empty() && normal::equal(wanted.name, &lines.join(JOINT), expected)
+}
+
 /// What a specification says of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'a> {
@@ -213,6 +237,25 @@ mod tests {
     }
 
     #[test]
+    fn rfc9111_4_1_normalised_matching() {
+        let vary = of(&[("Vary", "Accept-Language, Foo")]);
+        let spec = build(&vary, &of(&[("Accept-Language", "en, de"), ("Foo", "1, 2")])).unwrap();
+        let fits = |lines: &[(&str, &str)]| {
+            assert!(!matches(&spec, &of(lines)));
+            matches_normalised(&spec, &of(lines))
+        };
+        assert!(fits(&[("Accept-Language", "DE,en"), ("Foo", "1,2")]));
+        assert!(fits(&[("Accept-Language", "de"), ("Foo", "1"), ("Accept-Language", "en"), ("Foo", "2 ")]));
+        assert!(!fits(&[("Accept-Language", "de, en"), ("Foo", "2, 1")]));
+        assert!(!fits(&[("Accept-Language", "de, en")]));
+        assert!(matches_normalised(&spec, &of(&[("Accept-Language", "en, de"), ("Foo", "1, 2")])));
+        let absent = build(&vary, &of(&[])).unwrap();
+        assert!(matches_normalised(&absent, &of(&[])));
+        assert!(!matches_normalised(&absent, &of(&[("Foo", "")])));
+        assert!(!matches_normalised(&spec, &of(&[])));
+    }
+
+    #[test]
     fn an_empty_value_is_not_an_absent_one() {
         let spec = build(&of(&[("Vary", "A")]), &of(&[("A", "")])).unwrap();
         assert!(matches(&spec, &of(&[("a", "")])));
@@ -245,7 +288,7 @@ mod tests {
             let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let mut request = of(&lines);
             let spec = build(&of(&[("Vary", "A, b")]), &request).unwrap();
-            prop_assert!(matches(&spec, &request));
+            prop_assert!(matches(&spec, &request) && matches_normalised(&spec, &request));
             request.push(extra.as_bytes(), b"z");
             prop_assert_eq!(matches(&spec, &request), extra == "c");
         }
@@ -253,6 +296,7 @@ mod tests {
         #[test]
         fn any_specification_matches_without_a_panic(spec in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = matches(&spec, &of(&[("A", "b")]));
+            let _ = matches_normalised(&spec, &of(&[("A", "b")]));
             let _ = entries(&spec).count();
         }
     }
