@@ -6,7 +6,10 @@ use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
+use copal_rules as rules;
 use copal_wire as wire;
+use rules::targeted::Names;
+use std::sync::Arc;
 
 fn size(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
@@ -41,6 +44,11 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         cache_req_body_max: parameters.cache_req_body_max,
         synthetic_max: size(parameters.synthetic_max),
         rfc: parameters.rfc,
+        keep_validated: parameters.keep_validated,
+        heuristic_max: parameters.heuristic_max,
+        negative_max: parameters.negative_max,
+        // What does not parse is refused when the parameter is set.
+        targeted_fields: Arc::new(Names::parse(&parameters.targeted_fields).unwrap_or_default()),
         waiting_list_timeout: parameters.waiting_list_timeout,
         relay_max: size(parameters.relay_max),
         head_max: size(parameters.workspace_client),

@@ -43,7 +43,7 @@ use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
 use vcl::value::{BackendRef, Text, Value};
 use wire::h1::RequestFraming;
-use wire::{Known as Field, RequestHead, ResponseHead, Version};
+use wire::{Fields, Known as Field, RequestHead, ResponseHead, Version};
 
 /// A client's request body, as the connection offers it.
 pub trait RequestBody {
@@ -190,6 +190,8 @@ pub struct Exchange {
     pub(crate) demand: Option<Demand>,
     /// What became of it, for `Cache-Status`.
     pub(crate) handled: Handled,
+    /// Fields of the answer it caused to be fetched, which are not stored with that.
+    pub(crate) own_fields: Option<Fields>,
     /// The marker found in this pass through lookup, as the variable that tells of it.
     pub(crate) marker: Option<vcl::variables::Var>,
     /// `req.esi`: whether includes are processed, in VCL 4.0.
@@ -263,6 +265,7 @@ impl Exchange {
             rfc: false,
             demand: None,
             handled: Handled::default(),
+            own_fields: None,
             marker: None,
             esi: true,
             esi_level: 0,
@@ -387,6 +390,7 @@ impl Exchange {
         self.rfc = self.current.settings.rfc;
         self.demand = None;
         self.handled = Handled::default();
+        self.own_fields = None;
         self.marker = None;
         self.esi = true;
         self.do_esi = None;

@@ -3,6 +3,9 @@
 use crate::ban::Pace;
 use base::Seconds;
 use copal_base as base;
+use copal_rules as rules;
+use rules::targeted::Names;
+use std::sync::Arc;
 
 /// Parameters in effect. Replaced as a whole while running; a request sees one state of it from start to end.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +16,14 @@ pub struct Settings {
     pub default_grace: Seconds,
     /// Keep where VCL says nothing.
     pub default_keep: Seconds,
+    /// With `rfc`: the least that a response is kept which can be validated.
+    pub keep_validated: Seconds,
+    /// With `rfc`: the longest freshness that is guessed from Last-Modified.
+    pub heuristic_max: Seconds,
+    /// With `rfc`: the longest freshness of an error, whatever it says.
+    pub negative_max: Seconds,
+    /// With `rfc`: the fields that stand in place of Cache-Control for caches like this one (RFC 9213).
+    pub targeted_fields: Arc<Names>,
     /// How long a hit-for-miss marker made by the built-in VCL stands.
     pub uncacheable_ttl: Seconds,
     /// Objects with a shorter life than this go to `Transient`.
@@ -116,6 +127,10 @@ impl Default for Settings {
             default_ttl: 120.0,
             default_grace: 10.0,
             default_keep: 0.0,
+            keep_validated: 86_400.0,
+            heuristic_max: 86_400.0,
+            negative_max: 3_600.0,
+            targeted_fields: Arc::default(),
             uncacheable_ttl: 120.0,
             shortlived: 10.0,
             clock_skew: 10.0,

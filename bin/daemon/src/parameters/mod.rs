@@ -93,9 +93,12 @@ impl Row {
         match self.access {
             Access::Field { get, .. } => get(&DEFAULTS),
             Access::Idle { default, .. } => match self.kind {
-                Kind::Mask | Kind::Bits(_) | Kind::Text | Kind::Pool | Kind::Unavailable => {
-                    Value::Text(default.to_owned())
-                }
+                Kind::Mask
+                | Kind::Bits(_)
+                | Kind::Text
+                | Kind::FieldNames
+                | Kind::Pool
+                | Kind::Unavailable => Value::Text(default.to_owned()),
                 kind => {
                     let none = Value::Whole(0);
                     kind.parse(default, &none, &none).expect("a default is of its kind")

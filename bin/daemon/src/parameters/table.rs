@@ -65,7 +65,7 @@ macro_rules! parameters {
     };
 }
 
-use Kind::{Bits, Bytes, Count, Seconds, Switch, Text};
+use Kind::{Bits, Bytes, Count, FieldNames, Seconds, Switch, Text};
 
 /// The bits of `feature`.
 const FEATURES: BitNames = BitNames {
@@ -261,8 +261,16 @@ parameters! {
         "The largest request body that std.cache_req_body keeps, whatever VCL asks for. Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
+    heuristic_max: f64 = 86_400.0, Seconds(0.0, None), "seconds", [],
+        "With rfc: the longest that a response is fresh which does not say so itself; it is a tenth of the time since its \
+         Last-Modified. Copal's own.";
     http_range_max: u64 = 1000, Count(1, Some(10_000)), "ranges", [],
         "The most ranges of one request that are served; with more, the whole object is. Copal's own.";
+    keep_validated: f64 = 86_400.0, Seconds(0.0, None), "seconds", [],
+        "With rfc: how long, at least, a response is kept after ttl and grace that has a validator, so that the backend can \
+         be asked whether it is still good. Copal's own.";
+    negative_max: f64 = 3_600.0, Seconds(0.0, None), "seconds", [],
+        "With rfc: the longest that an error (a status of 400 or more) is fresh, whatever it says. Copal's own.";
     relay_max: u64 = 16 << 20, Bytes(64 << 10, None), "bytes", [],
         "The most that is collected of a response that is for one client and may not be streamed. Copal's own.";
     rfc: bool = false, Switch, "bool", [],
@@ -270,6 +278,9 @@ parameters! {
          each request (req.rfc). Copal's own.";
     synthetic_max: u64 = 1 << 20, Bytes(1 << 10, None), "bytes", [],
         "The longest body that VCL may make. Copal's own.";
+    targeted_fields: String = "CDN-Cache-Control".to_owned(), FieldNames, "", [],
+        "With rfc: the response fields that stand in place of Cache-Control for this cache, the most specific first, with \
+         commas or blanks between (RFC 9213). Copal's own.";
     timeout_body: f64 = 0.0, Seconds(0.0, None), "seconds", [],
         "How long a client may pause within the body of a request; 0 is timeout_idle. Copal's own.";
     timeout_req: f64 = 2.0, Seconds(0.0, None), "seconds", [],

@@ -1,7 +1,9 @@
 //! Values of parameters: how each kind is read, bounded and printed.
 
 use copal_observe as observe;
+use copal_rules as rules;
 use observe::mask::Mask;
+use rules::targeted::Names;
 
 /// The longest time a parameter takes, in seconds: 30 years. What uses it may add it to the present moment.
 pub(crate) const SECONDS_MAX: f64 = 1e9;
@@ -51,6 +53,8 @@ pub(crate) enum Kind {
     Switch,
     /// Any text.
     Text,
+    /// Names of header fields.
+    FieldNames,
     /// The log's tags, some left out.
     Mask,
     /// Named bits, changed by `+name` and `-name`.
@@ -97,6 +101,10 @@ impl Kind {
             }
             Self::Switch => switch(text),
             Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::FieldNames => match Names::parse(text) {
+                Ok(_) => Ok(Value::Text(text.to_owned())),
+                Err(wrong) => Err(format!("{wrong}\n")),
+            },
             Self::Mask => mask(text, current),
             Self::Bits(names) => bits(names, text, current, default),
             Self::Pool => pool(text),
@@ -125,9 +133,13 @@ impl Kind {
             Self::Real(least, most) => (Some(least.to_string()), Some(most.to_string())),
             Self::Count(least, most) => (Some(least.to_string()), most.map(|most| most.to_string())),
             Self::Bytes(least, most) => (Some(print_bytes(least)), most.map(print_bytes)),
-            Self::Switch | Self::Text | Self::Mask | Self::Bits(_) | Self::Pool | Self::Unavailable => {
-                (None, None)
-            }
+            Self::Switch
+            | Self::Text
+            | Self::FieldNames
+            | Self::Mask
+            | Self::Bits(_)
+            | Self::Pool
+            | Self::Unavailable => (None, None),
         }
     }
 }

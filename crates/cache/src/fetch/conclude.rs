@@ -57,6 +57,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         release(fetch);
         return private(fetch, answer, Vec::new(), filters).await;
     };
+    leave_out(fetch);
     if fetch.was_304 {
         return fill::from_stale(fetch, &variant).await;
     }
@@ -93,6 +94,22 @@ fn variant(fetch: &Fetch) -> Result<Vec<u8>, rules::vary::Unusable> {
     let fields = &fetch.response.fields;
     let ours = fetch.current.settings.http_gzip_support.then_some(Field::AcceptEncoding);
     rules::vary::build_without(fields, &fetch.request.fields, ours)
+}
+
+/// Takes the fields out of the response that its `private` and `no-cache` name (RFC 9111, section 5.2.2): they are for
+/// the client that asked, and not stored.
+fn leave_out(fetch: &mut Fetch) {
+    if fetch.rfc {
+        // It concerns the client and the proxies on its way (section 3.1); the others of this kind are known by name.
+        fetch.response.fields.remove(b"Proxy-Authentication-Info");
+    }
+    let Fetch { response, left_out, for_asker, .. } = fetch;
+    for name in left_out.iter() {
+        for value in response.fields.all(name) {
+            for_asker.push(name, value);
+        }
+        response.fields.remove(name);
+    }
 }
 
 /// Logs how the body comes, and whether it is delivered as it comes.

@@ -18,6 +18,7 @@ mod host;
 pub(crate) mod prepare;
 mod response;
 mod send;
+mod times;
 pub(crate) mod trail;
 
 use crate::body::Body;
@@ -35,6 +36,7 @@ use copal_base as base;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
+use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
@@ -49,7 +51,7 @@ use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
 use vcl::value::{BackendRef, Text};
 use wire::h1::{RequestFraming, ResponseFraming};
-use wire::{RequestHead, ResponseHead};
+use wire::{Fields, Known as Field, RequestHead, ResponseHead};
 
 /// Why it fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,6 +184,16 @@ pub(crate) struct Fetch {
     pub(crate) arrived: Option<Arrived>,
     /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
     pub(crate) rfc: bool,
+    /// The client's request had Authorization.
+    pub(crate) authorized: bool,
+    /// When the request was sent to the origin.
+    pub(crate) requested: Time,
+    /// Why the RFCs forbid to store the answer, if so.
+    pub(crate) obstacle: Option<rules::storable::Why>,
+    /// Names of fields that are not stored with the answer.
+    pub(crate) left_out: Vec<Vec<u8>>,
+    /// Fields of the answer that are for the asking client alone.
+    pub(crate) for_asker: Fields,
     pub(crate) uncacheable: bool,
     pub(crate) was_304: bool,
     /// `std.rollback(bereq)` was called: a response that is there goes, too.
@@ -264,6 +276,11 @@ impl Fetch {
             identity: exchange.identity.clone(),
             arrived: None,
             rfc: exchange.rfc,
+            authorized: exchange.request.fields.has_known(Field::Authorization),
+            requested: now,
+            obstacle: None,
+            left_out: Vec::new(),
+            for_asker: Fields::new(),
             uncacheable: purpose == Purpose::Pass,
             was_304: false,
             rolled_back: false,
@@ -300,17 +317,16 @@ impl Fetch {
         }
     }
 
-    /// Runs it to the end of the response's head (or of the body, where it is not streamed). Beside what it brought, how
-    /// that came from the origin; `None` if it did not.
-    pub(crate) async fn run(mut self, body: &mut dyn RequestBody) -> (Fetched, Option<Arrived>) {
+    /// Runs it to the end of the response's head (or of the body, where it is not streamed).
+    pub(crate) async fn run(&mut self, body: &mut dyn RequestBody) -> Fetched {
         let mut step = Step::Fetch;
         loop {
             step = match step {
-                Step::Fetch => prepare::step(&mut self).await,
-                Step::Send => send::step(&mut self, body).await,
-                Step::Response(answer) => response::step(&mut self, answer).await,
-                Step::Error(status, reason) => error::step(&mut self, status, reason).await,
-                Step::Done(fetched) => return (fetched, self.arrived),
+                Step::Fetch => prepare::step(self).await,
+                Step::Send => send::step(self, body).await,
+                Step::Response(answer) => response::step(self, answer).await,
+                Step::Error(status, reason) => error::step(self, status, reason).await,
+                Step::Done(fetched) => return fetched,
             };
         }
     }
@@ -354,6 +370,9 @@ impl Fetch {
         (self.do_esi, self.do_gzip, self.do_gunzip, self.do_stream) = (false, false, false, true);
         self.filters = None;
         self.storage = None;
+        self.obstacle = None;
+        self.left_out.clear();
+        self.for_asker.clear();
     }
 
     pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {

@@ -1,6 +1,6 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send};
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send, times};
 use crate::request::handled::Arrived;
 use base::units::push_integer;
 use copal_base as base;
@@ -11,7 +11,6 @@ use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
 use rules::storable::{Storable, Why};
-use rules::ttl::Defaults;
 use rules::vary::Unusable;
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
@@ -64,7 +63,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         answer.framing = ResponseFraming::None;
     }
-    compute_times(fetch);
+    times::compute(fetch);
     if let Some(confirmed) = merged {
         log_merged(fetch, &confirmed);
     }
@@ -169,40 +168,6 @@ fn merge(fetch: &mut Fetch) {
     fetch.response.reason.extend_from_slice(stale.reason());
 }
 
-fn compute_times(fetch: &mut Fetch) {
-    let settings = &fetch.current.settings;
-    let defaults = Defaults {
-        ttl: settings.default_ttl,
-        grace: settings.default_grace,
-        keep: settings.default_keep,
-        clock_skew: settings.clock_skew,
-        rfc: false,
-    };
-    let lifetime = rules::ttl::lifetime(fetch.response.status, &fetch.response.fields, fetch.now, &defaults);
-    // To VCL what may not be kept has no life, not less than none.
-    (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl.max(0.0), lifetime.grace, lifetime.keep);
-    fetch.origin_time = lifetime.t_origin;
-    if fetch.purpose == Purpose::Pass {
-        // It lives for nobody.
-        return;
-    }
-    fetch.trail.records.fmt(
-        Tag::TTL,
-        format_args!(
-            "RFC {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {}",
-            lifetime.ttl,
-            lifetime.grace,
-            lifetime.keep,
-            fetch.now,
-            lifetime.t_origin,
-            lifetime.date,
-            lifetime.expires,
-            lifetime.max_age,
-            if fetch.uncacheable { "uncacheable" } else { "cacheable" },
-        ),
-    );
-}
-
 /// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
 fn builtin(fetch: &mut Fetch) -> Action {
     fetch.trail.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
@@ -226,7 +191,7 @@ fn storable(fetch: &Fetch) -> Storable {
     }
     let left = fetch.origin_time + fetch.ttl + fetch.grace + fetch.keep - fetch.now;
     match rules::vary::check(fields) {
-        _ if left.is_nan() || left <= 0.0 => Storable::No(Why::Expired),
+        _ if left.is_nan() || left <= 0.0 => Storable::No(fetch.obstacle.unwrap_or(Why::Expired)),
         Ok(()) => Storable::Yes,
         Err(Unusable::Star) => Storable::No(Why::VaryStar),
         Err(Unusable::Malformed | Unusable::TooLong) => Storable::No(Why::VaryUnusable),

@@ -113,6 +113,7 @@ async fn exchange(
     if asks_close(&fetch.request.fields) {
         connection.close_after();
     }
+    fetch.requested = fetch.local.now();
     let head = head(fetch, leaf.host_header())?;
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
     let sent = connection.write_head(&head, &cached).await.map_err(failed)?;

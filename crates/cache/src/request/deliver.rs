@@ -85,6 +85,11 @@ fn prepare(exchange: &mut Exchange) {
     };
     exchange.response.version = Version::Http11;
     let fields = &mut exchange.response.fields;
+    if let Some(own) = exchange.own_fields.take() {
+        for field in own.iter() {
+            fields.push(field.name, field.value);
+        }
+    }
     push_integer(&mut text, u64::from(exchange.vxid));
     if let Some(vxid) = object_vxid {
         text.push(b' ');

@@ -1,6 +1,5 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
-use super::handled::Arrived;
 use super::handled::Forward;
 use super::{Step, fail};
 use crate::exchange::{Exchange, RequestBody, Source};
@@ -31,7 +30,7 @@ pub(crate) async fn step(
             fetch.busy = Some(busy);
             fetch.set_stale(stale);
             let fetched = fetch.run(body).await;
-            take(exchange, fetched)
+            take(exchange, &mut fetch, fetched)
         }
         Action::Pass(_) => {
             drop(busy);
@@ -44,10 +43,11 @@ pub(crate) async fn step(
     }
 }
 
-/// Takes what a fetch brought as the request's object.
-pub(crate) fn take(exchange: &mut Exchange, (fetched, arrived): (fetch::Fetched, Option<Arrived>)) -> Step {
+/// Takes what `fetch` brought as the request's object.
+pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: fetch::Fetched) -> Step {
     let stored = matches!(&fetched, fetch::Fetched::Stored(object) if !object.is_gone());
-    exchange.handled.arrived(arrived, stored);
+    exchange.handled.arrived(fetch.arrived, stored);
+    exchange.own_fields = Some(std::mem::take(&mut fetch.for_asker)).filter(|own| !own.is_empty());
     let now = exchange.local.now();
     exchange.timestamp("Fetch", now);
     match fetched {

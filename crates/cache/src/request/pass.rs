@@ -25,14 +25,15 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
             Step::Synth(503, None)
         }
         Action::Fetch => {
-            let fetched = fetch::Fetch::of(exchange, fetch::Purpose::Pass).run(body).await;
+            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Pass);
+            let fetched = fetch.run(body).await;
             if exchange.cached_body.is_none() && body.is_begun() {
                 // Varnish reads it into a piece of this store on its way.
                 exchange.records.text(Tag::Storage, b"malloc Transient");
                 let now = exchange.local.now();
                 exchange.timestamp("ReqBody", now);
             }
-            miss::take(exchange, fetched)
+            miss::take(exchange, &mut fetch, fetched)
         }
         Action::Restart => Step::Restart,
         Action::Synth(status, reason) => Step::Synth(status, reason),

@@ -1,0 +1,92 @@
+//! The times of a response as VCL finds them: by Varnish's rules, or by RFC 9111.
+
+use super::{Fetch, Purpose};
+use copal_observe as observe;
+use copal_rules as rules;
+use copal_wire as wire;
+use observe::Tag;
+use rules::storable::{Storable, Why};
+use rules::ttl::Lifetime;
+use wire::Known;
+
+/// How long a response without a validator is kept after its use, in seconds, at most: it may serve who takes it stale,
+/// and a HEAD may bring it back to life.
+const KEEP_PLAIN: f64 = 600.0;
+
+/// Computes and logs how long the response that stands in `fetch` may be used.
+pub(super) fn compute(fetch: &mut Fetch) {
+    let lifetime = if fetch.rfc { judge(fetch) } else { by_varnish(fetch) };
+    // To VCL what may not be kept has no life, not less than none.
+    (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl.max(0.0), lifetime.grace, lifetime.keep);
+    fetch.origin_time = lifetime.t_origin;
+    if fetch.purpose == Purpose::Pass {
+        // It lives for nobody.
+        return;
+    }
+    fetch.trail.records.fmt(
+        Tag::TTL,
+        format_args!(
+            "RFC {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {}",
+            lifetime.ttl,
+            lifetime.grace,
+            lifetime.keep,
+            fetch.now,
+            lifetime.t_origin,
+            lifetime.date,
+            lifetime.expires,
+            lifetime.max_age,
+            if fetch.uncacheable { "uncacheable" } else { "cacheable" },
+        ),
+    );
+}
+
+fn by_varnish(fetch: &Fetch) -> Lifetime {
+    let settings = &fetch.current.settings;
+    let defaults = rules::ttl::Defaults {
+        ttl: settings.default_ttl,
+        grace: settings.default_grace,
+        keep: settings.default_keep,
+        clock_skew: settings.clock_skew,
+        rfc: false,
+    };
+    rules::ttl::lifetime(fetch.response.status, &fetch.response.fields, fetch.now, &defaults)
+}
+
+/// Source: RFC 9111, sections 3 and 4.2; `default_grace` is no permission to serve what is stale (section 4.2.4).
+fn judge(fetch: &mut Fetch) -> Lifetime {
+    let settings = &fetch.current.settings;
+    let defaults = rules::judge::Defaults {
+        ttl: settings.default_ttl,
+        keep: settings.default_keep,
+        keep_validated: settings.keep_validated,
+        heuristic_max: settings.heuristic_max,
+        negative_max: settings.negative_max,
+        targets: &settings.targeted_fields,
+    };
+    let asked = rules::judge::Asked {
+        method: &fetch.request.method,
+        fields: &fetch.request.fields,
+        // A response that was asked for without them is the same for all, whatever the client showed us.
+        authorized: fetch.authorized && fetch.request.fields.has_known(Known::Authorization),
+        no_store: false,
+        requested: fetch.requested,
+    };
+    let (status, fields) = (fetch.response.status, &fetch.response.fields);
+    let answer = rules::judge::Answer { status, fields, received: fetch.now };
+    let verdict = rules::judge::judge(&asked, &answer, &defaults);
+    let mut lifetime = verdict.lifetime;
+    if lifetime.t_origin + lifetime.ttl > fetch.now {
+        lifetime.keep = lifetime.keep.max(KEEP_PLAIN.min(settings.keep_validated));
+    }
+    fetch.obstacle = match verdict.storable {
+        // A part is no answer to those who want all, or another part.
+        Storable::Yes if status == 206 => Some(Why::Status),
+        Storable::Yes => None,
+        Storable::No(why) => Some(why),
+    };
+    if fetch.obstacle.is_some() {
+        (lifetime.ttl, lifetime.grace, lifetime.keep) = (0.0, 0.0, 0.0);
+    }
+    fetch.left_out = verdict.left_out;
+    lifetime
+}
