@@ -49,6 +49,7 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         negative_max: parameters.negative_max,
         // What does not parse is refused when the parameter is set.
         targeted_fields: Arc::new(Names::parse(&parameters.targeted_fields).unwrap_or_default()),
+        cache_status: cache::settings::CacheStatus::of(&parameters.cache_status),
         waiting_list_timeout: parameters.waiting_list_timeout,
         relay_max: size(parameters.relay_max),
         head_max: size(parameters.workspace_client),

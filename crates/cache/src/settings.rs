@@ -50,6 +50,8 @@ pub struct Settings {
     pub synthetic_max: usize,
     /// Whether requests are answered by the RFCs where Varnish has ways of its own, unless VCL chooses.
     pub rfc: bool,
+    /// What `Cache-Status` says.
+    pub cache_status: CacheStatus,
     /// Wait for a busy object at most this long, then fetch without it.
     pub waiting_list_timeout: Seconds,
     /// `server.identity` (`-i`).
@@ -80,6 +82,35 @@ pub struct Settings {
     pub fields_max: usize,
     /// What `sess.*` time-outs are where VCL set none.
     pub session_timeouts: SessionTimeouts,
+}
+
+/// The parameter `cache_status`: what responses say of how they came about (RFC 9211).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// What follows the RFCs otherwise says this, too: as `On` with `req.rfc`, else as `Off`.
+    #[default]
+    Auto,
+    /// Nothing is added.
+    Off,
+    /// Whether it was a hit, why the request was sent on, what is left of its freshness.
+    On,
+    /// The key and the reason, too.
+    Detail,
+}
+
+impl CacheStatus {
+    /// The words of the parameter.
+    pub const WORDS: &[&str] = &["auto", "off", "on", "detail"];
+
+    /// What the word stands for; [`CacheStatus::Auto`] for one that is none.
+    pub fn of(word: &str) -> Self {
+        match word {
+            "off" => Self::Off,
+            "on" => Self::On,
+            "detail" => Self::Detail,
+            _ => Self::Auto,
+        }
+    }
 }
 
 /// The parameters behind the `sess.*` time-outs, in seconds.
@@ -144,6 +175,7 @@ impl Default for Settings {
             cache_req_body_max: 64 << 20,
             synthetic_max: 1 << 20,
             rfc: false,
+            cache_status: CacheStatus::Auto,
             waiting_list_timeout: 60.0,
             identity: "copal".to_owned(),
             hostname: "localhost".to_owned(),

@@ -95,6 +95,7 @@ impl Row {
             Access::Idle { default, .. } => match self.kind {
                 Kind::Mask
                 | Kind::Bits(_)
+                | Kind::Word(_)
                 | Kind::Text
                 | Kind::FieldNames
                 | Kind::Pool

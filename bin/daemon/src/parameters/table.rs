@@ -4,6 +4,7 @@
 
 use super::value::{BitNames, Kind, Value};
 use super::{Access, Flag, Row};
+use copal_cache::settings::CacheStatus;
 use copal_observe as observe;
 use std::collections::BTreeMap;
 
@@ -65,7 +66,7 @@ macro_rules! parameters {
     };
 }
 
-use Kind::{Bits, Bytes, Count, FieldNames, Seconds, Switch, Text};
+use Kind::{Bits, Bytes, Count, FieldNames, Seconds, Switch, Text, Word};
 
 /// The bits of `feature`.
 const FEATURES: BitNames = BitNames {
@@ -259,6 +260,9 @@ parameters! {
 
     cache_req_body_max: u64 = 64 << 20, Bytes(0, None), "bytes", [],
         "The largest request body that std.cache_req_body keeps, whatever VCL asks for. Copal's own.";
+    cache_status: String = "auto".to_owned(), Word(CacheStatus::WORDS), "", [],
+        "What Cache-Status (RFC 9211) says in responses: nothing (off), how they came about (on), key and reason, too \
+         (detail); auto is on for requests that are answered by the RFCs (rfc, req.rfc), off for others. Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
     heuristic_max: f64 = 86_400.0, Seconds(0.0, None), "seconds", [],

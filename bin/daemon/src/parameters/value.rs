@@ -51,6 +51,8 @@ pub(crate) enum Kind {
     Bytes(u64, Option<u64>),
     /// `on` or `off`.
     Switch,
+    /// One of these words.
+    Word(&'static [&'static str]),
     /// Any text.
     Text,
     /// Names of header fields.
@@ -100,6 +102,8 @@ impl Kind {
                 within(value, least, most, print_bytes)
             }
             Self::Switch => switch(text),
+            Self::Word(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+            Self::Word(words) => Err(format!("Must be one of {}\n", words.join(", "))),
             Self::Text => Ok(Value::Text(text.to_owned())),
             Self::FieldNames => match Names::parse(text) {
                 Ok(_) => Ok(Value::Text(text.to_owned())),
@@ -134,6 +138,7 @@ impl Kind {
             Self::Count(least, most) => (Some(least.to_string()), most.map(|most| most.to_string())),
             Self::Bytes(least, most) => (Some(print_bytes(least)), most.map(print_bytes)),
             Self::Switch
+            | Self::Word(_)
             | Self::Text
             | Self::FieldNames
             | Self::Mask

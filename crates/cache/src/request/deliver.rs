@@ -112,6 +112,9 @@ fn prepare(exchange: &mut Exchange) {
         fields.push_own(Known::AcceptRanges, b"bytes");
     }
     exchange.scratch = text;
+    if exchange.shows_status() {
+        exchange.append_status(age);
+    }
     exchange.log_response_head();
 }
 

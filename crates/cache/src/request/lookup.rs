@@ -1,7 +1,6 @@
 //! Lookup: what is there for this key and request?
 
 use super::demand::Demand;
-use super::handled::Forward;
 use super::{Freshness, Step};
 use crate::exchange::Exchange;
 use crate::index::lookup::{Found, Missed, Query, Suits, Waited, ttl_for};
@@ -13,6 +12,7 @@ use copal_store as store;
 use copal_vcl::variables::Var;
 use copal_wire as wire;
 use observe::Tag;
+use rules::cache_status::Forward;
 use std::future::{Future as _, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -51,7 +51,10 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
 }
 
 fn fits(exchange: &Exchange, variant: &[u8]) -> bool {
-    exchange.ignore_vary || rules::vary::matches(variant, &exchange.request.fields)
+    let request = &exchange.request.fields;
+    exchange.ignore_vary
+        || rules::vary::matches(variant, request)
+        || exchange.rfc && rules::vary::matches_normalised(variant, request)
 }
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.

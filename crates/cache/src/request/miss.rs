@@ -1,12 +1,13 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
-use super::handled::Forward;
 use super::{Step, fail};
 use crate::exchange::{Exchange, RequestBody, Source};
 use crate::fetch;
 use crate::index::busy::Busy;
+use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
+use rules::cache_status::Forward;
 use std::sync::Arc;
 use store::Object;
 use vcl::host::{Action, Sub};

@@ -9,6 +9,7 @@
 //! [`super::deliver`] for plain GETs under a built-in `vcl_deliver`; what it sends and logs is taken from a response that
 //! the long way made, so the two cannot come to differ.
 
+use super::handled::{Handled, ttl_left};
 use crate::body::Body;
 use crate::exchange::{Exchange, Source};
 use crate::index::hot::Known;
@@ -26,22 +27,46 @@ use std::sync::Arc;
 use store::State;
 use vcl::host::Sub;
 use wire::h1::RequestFraming;
-use wire::{Known as Field, Version};
+use wire::{Known as Field, KnownSet, Version};
 
 /// Responses alike that the long way makes before one is kept.
 const WORTH: u8 = 3;
+
+/// Fields of requests that may change the response.
+const BY_VARNISH: KnownSet = KnownSet::of(&[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range]);
+const BY_RFC: KnownSet = KnownSet::of(&[
+    Field::IfNoneMatch,
+    Field::IfModifiedSince,
+    Field::Range,
+    Field::IfMatch,
+    Field::IfUnmodifiedSince,
+]);
 
 /// What a response depends upon besides its object and the request's being plain.
 #[derive(Debug, Clone)]
 struct Basis {
     settings: Arc<Settings>,
     age: u64,
+    status: Option<Status>,
+}
+
+/// What `Cache-Status` says, where it says something.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Status {
+    ttl: i64,
+    handled: Handled,
 }
 
 impl Basis {
-    fn is(&self, settings: &Arc<Settings>, age: u64) -> bool {
-        self.age == age && Arc::ptr_eq(&self.settings, settings)
+    fn is(&self, settings: &Arc<Settings>, age: u64, status: Option<Status>) -> bool {
+        self.age == age && self.status == status && Arc::ptr_eq(&self.settings, settings)
     }
+}
+
+fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
+    exchange
+        .shows_status()
+        .then(|| Status { ttl: ttl_left(known, exchange.ttl_max, age), handled: exchange.handled })
 }
 
 /// The responses of one object in one thread.
@@ -87,9 +112,7 @@ pub(crate) fn plain(exchange: &Exchange) -> Option<Rc<Known>> {
         && known.state() == State::Stored
         && exchange.esi_level == 0
         && super::filters::goes_as_stored(exchange, known)
-        && !request.fields.has_known(Field::IfNoneMatch)
-        && !request.fields.has_known(Field::IfModifiedSince)
-        && !request.fields.has_known(Field::Range)
+        && !request.fields.has_any(if exchange.rfc { BY_RFC } else { BY_VARNISH })
         && !exchange.client_wants_close()
         && exchange.is_builtin(Sub::Deliver);
     is_plain.then(|| Rc::clone(known))
@@ -104,7 +127,10 @@ pub(crate) fn deliver(exchange: &mut Exchange, known: &Rc<Known>) -> bool {
     let repeats = known.repeats.borrow();
     let (Some(prepared), Some(basis)) = (&repeats.prepared, &repeats.basis) else { return false };
     let now = exchange.local.now();
-    if !basis.is(&exchange.current.settings, age(known, now)) || !exchange.records.accepts(&prepared.before) {
+    let age = age(known, now);
+    if !basis.is(&exchange.current.settings, age, status(exchange, known, age))
+        || !exchange.records.accepts(&prepared.before)
+    {
         return false;
     }
     exchange.now = now;
@@ -129,9 +155,10 @@ pub(crate) fn deliver(exchange: &mut Exchange, known: &Rc<Known>) -> bool {
 pub(crate) fn learn(exchange: &Exchange, known: &Known, marks: Marks) {
     let mut repeats = known.repeats.borrow_mut();
     let (settings, age) = (&exchange.current.settings, age(known, exchange.now));
-    if !repeats.basis.as_ref().is_some_and(|basis| basis.is(settings, age)) {
-        *repeats =
-            Repeats { basis: Some(Basis { settings: Arc::clone(settings), age }), count: 0, prepared: None };
+    let status = status(exchange, known, age);
+    if !repeats.basis.as_ref().is_some_and(|basis| basis.is(settings, age, status)) {
+        let basis = Basis { settings: Arc::clone(settings), age, status };
+        *repeats = Repeats { basis: Some(basis), count: 0, prepared: None };
     }
     repeats.count = repeats.count.saturating_add(1);
     if repeats.count >= WORTH {
