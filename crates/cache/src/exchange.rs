@@ -21,6 +21,7 @@ use crate::include::{Include, NoBody, Place};
 use crate::index::Key;
 use crate::index::hot::Known;
 use crate::local::{Current, Local};
+use crate::reason::Reason;
 use crate::request;
 use crate::request::demand::Demand;
 use crate::request::handled::Handled;
@@ -41,6 +42,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
+use vcl::places::At;
 use vcl::value::{BackendRef, Text, Value};
 use wire::h1::RequestFraming;
 use wire::{Fields, Known as Field, RequestHead, ResponseHead, Version};
@@ -100,6 +102,8 @@ pub(crate) struct Private {
     pub(crate) keep: Seconds,
     /// Whether the rules or VCL made it so; false for an error that VCL made in the answer's place.
     pub(crate) uncacheable: bool,
+    /// Why it is not stored, if that is not the request's doing.
+    pub(crate) reason: Option<Reason>,
     /// Its body is a gzip stream.
     pub(crate) sends_gzip: bool,
 }
@@ -173,6 +177,10 @@ pub struct Exchange {
     pub(crate) hash_input: Vec<u8>,
     pub(crate) source: Source,
     pub(crate) hit: bool,
+    /// Why it hits, misses, passes ...
+    pub(crate) reason: Reason,
+    /// Where VCL decided that, if it did; a place in `current`'s.
+    pub(crate) decided_at: Option<At>,
     /// The length of a body that was still growing when it was found: if it breaks off, this is what was promised.
     pub(crate) promised: Option<u64>,
     pub(crate) client_ip: SocketAddr,
@@ -252,6 +260,8 @@ impl Exchange {
             hash_input: Vec::new(),
             source: Source::None,
             hit: false,
+            reason: Reason::Hit,
+            decided_at: None,
             promised: None,
             client_ip: session.client,
             identity: None,
@@ -379,6 +389,8 @@ impl Exchange {
         self.source = Source::None;
         self.promised = None;
         self.hit = false;
+        self.reason = Reason::Hit;
+        self.decided_at = None;
         self.identity = None;
         self.backend_hint = Hint::Default;
         self.storage_hint = None;
@@ -461,8 +473,14 @@ impl Exchange {
         step
     }
 
-    /// Counts a VCL that failed.
+    /// Takes note of a VCL that failed, or wants another answer or another go.
     pub(crate) fn count_failure(&mut self, action: &Action) {
+        match action {
+            Action::Synth(..) => self.decided(Reason::VclSynth),
+            Action::Restart => self.decided(Reason::Restart),
+            Action::Fail => self.decided(Reason::VclFailed),
+            _ => {}
+        }
         if matches!(action, Action::Fail) {
             self.local.counters.vcl_fail.inc();
             self.vcl_failed = true;
@@ -492,6 +510,7 @@ impl Exchange {
         self.transfer.response_body += response_body;
         self.transfer.request_body = request_body;
         self.body.close(&mut self.records);
+        self.log_reason();
         let now = self.local.now();
         self.timestamp("Resp", now);
         let transfer = self.transfer;
@@ -523,6 +542,7 @@ impl Exchange {
 
     /// Logs and counts a request that was piped: bytes from the client and to it, after the heads.
     pub fn finish_pipe(&mut self, from_client: u64, to_client: u64) {
+        self.log_reason();
         let now = self.local.now();
         self.timestamp("PipeSess", now);
         let counters = &self.local.counters;

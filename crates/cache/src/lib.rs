@@ -6,6 +6,7 @@
 
 pub mod ban;
 pub mod body;
+mod decision;
 pub mod exchange;
 mod fetch;
 mod filter;
@@ -15,7 +16,9 @@ pub mod host;
 mod include;
 pub mod index;
 pub mod local;
+pub mod marker;
 pub mod parts;
+pub mod reason;
 mod request;
 pub mod session;
 pub mod settings;
@@ -27,6 +30,7 @@ pub use body::Body;
 pub use copal_store::State;
 pub use exchange::{BodyError, Exchange, Outcome, RequestBody};
 pub use local::Local;
+pub use reason::Reason;
 pub use request::pipe::Pipe;
 pub use session::Session;
 pub use settings::Settings;

@@ -14,7 +14,7 @@ use crate::symbols::{Kind, Names, Row, Table};
 use crate::syntax::{
     Argument, Block, Declaration, Expression, ExpressionKind, Field, Name, Part, Statement, StatementKind,
 };
-use crate::typed::{Act, Arithmetic, Node, Plain, Type, Typed, Verdict};
+use crate::typed::{Act, Arithmetic, Arm, Node, Placed, Plain, Type, Typed, Verdict};
 use crate::value::{AclValue, BackendDefinition, ProbeDefinition, Text};
 use crate::variables::{Kind as VarKind, Subs, TABLE, Var};
 use crate::vmod::{Function, Object, Vmod};
@@ -26,7 +26,7 @@ const REGEXES_MAX: usize = 20_000;
 
 /// A subroutine: its bodies, the user's first, in the order of the source.
 pub(crate) struct Routine {
-    pub(crate) bodies: Vec<Vec<Act>>,
+    pub(crate) bodies: Vec<Vec<Placed>>,
     /// A body of the user's that does anything.
     pub(crate) user: bool,
     /// Which built-in subroutine it is, if one.
@@ -239,7 +239,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn block(&mut self, block: &Block) -> Checked<Vec<Act>> {
+    fn block(&mut self, block: &Block) -> Checked<Vec<Placed>> {
         let mut acts = Vec::with_capacity(block.len());
         for statement in block {
             self.statement(statement, &mut acts)?;
@@ -247,7 +247,7 @@ impl Checker<'_> {
         Ok(acts)
     }
 
-    fn statement(&mut self, statement: &Statement, acts: &mut Vec<Act>) -> Checked<()> {
+    fn statement(&mut self, statement: &Statement, acts: &mut Vec<Placed>) -> Checked<()> {
         let act = match &statement.kind {
             StatementKind::Block(inner) => {
                 for statement in inner {
@@ -258,7 +258,8 @@ impl Checker<'_> {
             StatementKind::If(arms, otherwise) => {
                 let mut checked = Vec::with_capacity(arms.len());
                 for (condition, arm) in arms {
-                    checked.push((self.expression(condition, Type::Bool)?.node, self.block(arm)?));
+                    let (node, span) = (self.expression(condition, Type::Bool)?.node, condition.span);
+                    checked.push(Arm { condition: node, span, block: self.block(arm)? });
                 }
                 let otherwise = match otherwise {
                     Some(block) => self.block(block)?,
@@ -275,7 +276,7 @@ impl Checker<'_> {
             }
             StatementKind::Do(expression) => self.perform(expression)?,
         };
-        acts.push(act);
+        acts.push(Placed { act, span: statement.span });
         Ok(())
     }
 

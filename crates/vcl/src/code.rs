@@ -87,6 +87,8 @@ pub(crate) enum Op {
     Return,
 
     // Effects
+    /// Notes the place, if none was noted in this run.
+    Remember,
     /// Pops the value.
     SetVar(Var),
     /// Closes a text.

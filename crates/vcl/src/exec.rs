@@ -8,6 +8,7 @@ use crate::compare;
 use crate::convert;
 use crate::host::{Action, Fault, Host, Result, Sub};
 use crate::instance::Instance;
+use crate::places::At;
 use crate::program::Program;
 use crate::regex::Regex;
 use crate::typed::{Arithmetic, Comparison, Plain};
@@ -107,6 +108,8 @@ pub struct Machine {
     substituted: Vec<u8>,
     flag: bool,
     at: u32,
+    /// Where [`Op::Remember`] stood.
+    remembered: Option<At>,
     steps_left: u32,
     subroutine: Option<Sub>,
 }
@@ -121,10 +124,22 @@ impl Machine {
     pub fn run(&mut self, instance: &Instance, subroutine: Sub, host: &mut dyn Host) -> Step {
         self.clear();
         self.at = instance.program.code.entries[subroutine as usize];
+        self.remembered = None;
         self.steps_left = instance.program.steps_max;
         self.subroutine = Some(subroutine);
         host.trace(subroutine, None);
         self.go(instance, subroutine, host)
+    }
+
+    /// The instruction that the last run ended at: the `return` that decided, or what failed. See
+    /// [`Program::place`](crate::program::Program::place).
+    pub fn ended_at(&self) -> At {
+        At(self.at.saturating_sub(1))
+    }
+
+    /// Where the last run first set `beresp.uncacheable`.
+    pub fn uncacheable_at(&self) -> Option<At> {
+        self.remembered
     }
 
     /// Goes on after a [`Step::Wait`], on the same instance, with what was waited for; a fault fails the subroutine as
@@ -256,6 +271,7 @@ impl Machine {
                     None => return Err(Fault("return without a call".into())),
                 },
 
+                Op::Remember => self.remembered = self.remembered.or(Some(At(self.at - 1))),
                 Op::SetVar(variable) => {
                     let value = self.pop();
                     host.set(variable, value)?;

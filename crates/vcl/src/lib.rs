@@ -24,6 +24,7 @@ mod lex;
 mod lower;
 mod parse;
 mod parse_expression;
+pub mod places;
 pub mod program;
 pub mod regex;
 mod source;

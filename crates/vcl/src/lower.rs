@@ -4,9 +4,11 @@ use crate::check::Checker;
 use crate::code::{Op, TextIndex};
 use crate::convert;
 use crate::host::Sub;
-use crate::typed::{Act, Comparison, Node, Type, Verdict};
+use crate::places::{Lines, Places};
+use crate::source::Span;
+use crate::typed::{Act, Arm, Comparison, Node, Placed, Type, Verdict};
 use crate::value::{Text, Value};
-use crate::variables::Kind;
+use crate::variables::{Kind, Var};
 use std::collections::HashMap;
 
 /// The instructions of a program and what they refer to.
@@ -17,6 +19,9 @@ pub(crate) struct Code {
     pub(crate) texts: Vec<Text>,
     /// Where each built-in subroutine begins.
     pub(crate) entries: [u32; Sub::COUNT],
+    /// Which line of the source each instruction comes from.
+    pub(crate) places: Places,
+    lines: Lines,
     /// The place of each symbol among the definitions of its kind.
     backends: Vec<u32>,
     acls: Vec<u32>,
@@ -27,12 +32,17 @@ pub(crate) struct Code {
 
 /// Lowers all subroutines.
 pub(crate) fn lower(checker: &Checker) -> Code {
-    let mut code =
-        Code { backends: checker.backends.numbers(), acls: checker.acls.numbers(), ..Code::default() };
+    let mut code = Code {
+        backends: checker.backends.numbers(),
+        acls: checker.acls.numbers(),
+        lines: Lines::new(checker.sources),
+        ..Code::default()
+    };
     let mut starts = Vec::with_capacity(checker.routines.rows.len());
     for row in &checker.routines.rows {
         let start = code.here();
         starts.push(start);
+        code.places.begin(start, &row.name);
         let entry = row.value.as_ref().and_then(|routine| routine.entry);
         if let Some(entry) = entry {
             code.entries[entry as usize] = start;
@@ -45,7 +55,7 @@ pub(crate) fn lower(checker: &Checker) -> Code {
     for (at, routine) in std::mem::take(&mut code.calls) {
         code.ops[at] = Op::Call(starts[routine as usize]);
     }
-    code.text_index = HashMap::new();
+    (code.text_index, code.lines) = (HashMap::new(), Lines::default());
     code
 }
 
@@ -83,8 +93,14 @@ impl Code {
         }
     }
 
-    fn block(&mut self, block: &[Act]) {
-        for act in block {
+    /// What follows comes from there.
+    fn stand(&mut self, span: Span) {
+        self.places.note(self.here(), span.file, self.lines.of(span));
+    }
+
+    fn block(&mut self, block: &[Placed]) {
+        for Placed { act, span } in block {
+            self.stand(*span);
             self.act(act);
         }
     }
@@ -94,6 +110,9 @@ impl Code {
             Act::If(arms, otherwise) => self.conditional(arms, otherwise),
             Act::SetVar(variable, value) => {
                 self.value(value);
+                if *variable == Var::BerespUncacheable && !matches!(value, Node::Const(Value::Bool(false))) {
+                    self.emit(Op::Remember);
+                }
                 self.emit(Op::SetVar(*variable));
             }
             Act::SetText(variable, text) => {
@@ -157,9 +176,10 @@ impl Code {
         self.emit(Op::HashData);
     }
 
-    fn conditional(&mut self, arms: &[(Node, Vec<Act>)], otherwise: &[Act]) {
+    fn conditional(&mut self, arms: &[Arm], otherwise: &[Placed]) {
         let mut ends = Vec::new();
-        for (index, (condition, block)) in arms.iter().enumerate() {
+        for (index, Arm { condition, span, block }) in arms.iter().enumerate() {
+            self.stand(*span);
             let next = self.branch(condition, false);
             self.block(block);
             if index + 1 < arms.len() || !otherwise.is_empty() {

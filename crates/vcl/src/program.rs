@@ -3,6 +3,7 @@
 use crate::code::Op;
 use crate::host::Sub;
 use crate::lower::Code;
+use crate::places::{At, Place};
 use crate::regex::Regex;
 use crate::value::{AclValue, BackendDefinition, ProbeDefinition};
 use crate::variables::Var;
@@ -60,6 +61,18 @@ impl Program {
             }
         }
         labels
+    }
+
+    /// Where an instruction comes from, as [`Machine::ended_at`](crate::exec::Machine::ended_at) names it after a run of
+    /// this program; of another program's it is some place or none.
+    pub fn place(&self, at: At) -> Option<Place<'_>> {
+        self.code.places.find(at, &self.sources)
+    }
+
+    /// What stands on the line of a place, without the blanks around. Walks through the file.
+    pub fn source_line(&self, place: &Place<'_>) -> &str {
+        let text = self.sources.get(place.number).map_or("", |(_, text)| text);
+        text.lines().nth((place.line as usize).saturating_sub(1)).unwrap_or_default().trim()
     }
 
     /// Whether it imports the module of that name.

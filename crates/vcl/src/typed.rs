@@ -145,10 +145,25 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
+/// A resolved statement and where it stands.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) act: Act,
+    pub(crate) span: Span,
+}
+
+/// A condition, where it stands, and what is done if it holds.
+#[derive(Debug)]
+pub(crate) struct Arm {
+    pub(crate) condition: Node,
+    pub(crate) span: Span,
+    pub(crate) block: Vec<Placed>,
+}
+
 /// A resolved statement.
 #[derive(Debug)]
 pub(crate) enum Act {
-    If(Vec<(Node, Vec<Act>)>, Vec<Act>),
+    If(Vec<Arm>, Vec<Placed>),
     SetVar(Var, Node),
     SetText(Var, Node),
     SetField(Side, Text, Node),

@@ -5,6 +5,7 @@ use super::{Answer, Fetch, Fetched, Purpose, Step, fill};
 use crate::body::{Body, Passing, Relay};
 use crate::index::busy::Admit;
 use crate::index::hot::Known;
+use crate::reason::Reason;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_rules as rules;
@@ -54,6 +55,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     let Ok(variant) = variant(fetch) else {
         fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
+        fetch.refuse(Reason::VaryUnusable, None);
         release(fetch);
         return private(fetch, answer, Vec::new(), filters).await;
     };
@@ -177,6 +179,7 @@ pub(super) fn begin_in(
                 .trail
                 .records
                 .fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
+            fetch.refuse(Reason::NoRoom, None);
             fetch.local.counters.not_stored_too_big.inc();
             None
         }
@@ -242,7 +245,8 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     attributes.keep = 0.0;
     attributes.origin_time = fetch.now;
     let variant = variant(fetch).unwrap_or_default();
-    let creation = Creation { key: fetch.key, attributes, variant: &variant, head: b"", length: Some(0) };
+    let head = marker_head(fetch);
+    let creation = Creation { key: fetch.key, attributes, variant: &variant, head: &head, length: Some(0) };
     match fetch.local.shared.stores.transient().begin(&creation) {
         Ok(fill) => {
             busy.insert(Arc::clone(fill.object()));
@@ -250,6 +254,13 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
         }
         Err(store::Full) => busy.release(),
     }
+}
+
+/// What a marker remembers of the answer that it stands for.
+fn marker_head(fetch: &Fetch) -> Vec<u8> {
+    let vcl = fetch.current.vcl.as_ref().map_or("", |vcl| vcl.name.as_str());
+    let place = fetch.decision();
+    crate::marker::head(fetch.reason.unwrap_or(Reason::VclUncacheable), vcl, place.as_ref())
 }
 
 /// Nothing will come for those who wait: they look again.

@@ -1,6 +1,7 @@
 //! `vcl_backend_error`: no answer, or none that VCL takes: an answer of our own in its place.
 
 use super::{Fetch, Fetched, Purpose, Step, conclude};
+use crate::reason::Reason;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
@@ -15,6 +16,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     fetch.synthetic.clear();
     fetch.stale = None;
     fetch.reset_response();
+    (fetch.reason, fetch.decided_at) = (Some(Reason::FetchFailed), None);
     conclude::choose_storage(fetch);
     let response = &mut fetch.response;
     response.version = Version::Http11;

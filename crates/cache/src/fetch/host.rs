@@ -9,9 +9,11 @@ use crate::host::{
 };
 use crate::index::purge::Remainder;
 use copal_observe as observe;
+use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use rules::storable::Storable;
 use std::any::Any;
 use std::sync::Arc;
 use vcl::host::{Fault, Host, Result, Side, Sub};
@@ -125,6 +127,14 @@ impl Fetch {
         })
     }
 
+    /// Notes what the built-in VCL has against storing the answer, as it is now.
+    fn object(&mut self) {
+        self.objection = match rules::storable::storable(self.ttl, &self.response.fields) {
+            Storable::No(why) => Some(why.into()),
+            Storable::Yes => None,
+        };
+    }
+
     fn log_set(&mut self, variable: Var) {
         let records = &mut self.trail.records;
         match variable {
@@ -187,6 +197,9 @@ impl Host for Fetch {
                     let note = b"Ignoring attempt to reset beresp.uncacheable";
                     self.trail.records.text(Tag::VCL_Error, note);
                     return Ok(());
+                }
+                if flag(&value) && !self.uncacheable {
+                    self.object();
                 }
                 self.uncacheable |= flag(&value);
             }

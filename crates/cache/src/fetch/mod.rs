@@ -28,6 +28,7 @@ use crate::index::Key;
 use crate::index::busy::Busy;
 use crate::index::hot::Known;
 use crate::local::{Current, Local};
+use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use crate::session::Session;
 use base::vxid::Vxid;
@@ -49,6 +50,7 @@ use store::Object;
 use trail::Trail;
 use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
+use vcl::places::At;
 use vcl::value::{BackendRef, Text};
 use wire::h1::{RequestFraming, ResponseFraming};
 use wire::{Fields, Known as Field, RequestHead, ResponseHead};
@@ -195,6 +197,12 @@ pub(crate) struct Fetch {
     /// Fields of the answer that are for the asking client alone.
     pub(crate) for_asker: Fields,
     pub(crate) uncacheable: bool,
+    /// Why the answer is not stored, if that is so and not the request's doing.
+    pub(crate) reason: Option<Reason>,
+    /// Where VCL decided that, if it did.
+    pub(crate) decided_at: Option<At>,
+    /// What spoke against storing when VCL set `beresp.uncacheable`.
+    pub(crate) objection: Option<Reason>,
     pub(crate) was_304: bool,
     /// `std.rollback(bereq)` was called: a response that is there goes, too.
     pub(crate) rolled_back: bool,
@@ -282,6 +290,9 @@ impl Fetch {
             left_out: Vec::new(),
             for_asker: Fields::new(),
             uncacheable: purpose == Purpose::Pass,
+            reason: None,
+            decided_at: None,
+            objection: None,
             was_304: false,
             rolled_back: false,
             in_place: false,
@@ -359,6 +370,8 @@ impl Fetch {
         self.trail.records.timestamp("Start", now, now, now);
         (self.trail.start, self.trail.previous) = (now, now);
         self.chosen = None;
+        // What VCL said of another answer holds for all tries, as `uncacheable` does.
+        self.reason = self.reason.filter(|reason| *reason != Reason::FetchFailed);
         self.reset_response();
         self.synthetic.clear();
         Ok(Step::Fetch)
@@ -429,8 +442,8 @@ impl Fetch {
             Purpose::Pass => (0.0, 0.0, 0.0),
             Purpose::Miss | Purpose::Background => (self.ttl, self.grace, self.keep),
         };
-        let (origin_time, uncacheable) = (self.origin_time, self.uncacheable);
-        Private { vxid: self.vxid, origin_time, ttl, grace, keep, uncacheable, sends_gzip: false }
+        let (origin_time, uncacheable, reason) = (self.origin_time, self.uncacheable, self.reason);
+        Private { vxid: self.vxid, origin_time, ttl, grace, keep, uncacheable, reason, sends_gzip: false }
     }
 }
 

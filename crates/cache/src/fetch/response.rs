@@ -1,6 +1,7 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
 use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send, times};
+use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use base::units::push_integer;
 use copal_base as base;
@@ -72,7 +73,9 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     let action = if fetch.is_builtin(Sub::BackendResponse) {
         builtin(fetch)
     } else {
-        fetch.decide(Sub::BackendResponse).await
+        let action = fetch.decide(Sub::BackendResponse).await;
+        note(fetch, &action);
+        action
     };
     if let Some(connection) = &mut answer.connection
         && send::asks_close(&fetch.response.fields)
@@ -96,6 +99,20 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         Action::Error(None) => give_up(fetch, answer, Step::failed()),
         _ => give_up(fetch, answer, Step::Done(Fetched::Failed)),
     }
+}
+
+/// Notes why VCL, or the built-in VCL behind it, wants the answer not stored.
+fn note(fetch: &mut Fetch, action: &Action) {
+    if fetch.purpose == Purpose::Pass {
+        return;
+    }
+    if matches!(action, Action::Pass(_)) {
+        return fetch.refuse(Reason::VclHitForPass, Some(fetch.machine.ended_at()));
+    }
+    let Some(at) = fetch.machine.uncacheable_at().filter(|_| fetch.uncacheable) else { return };
+    let place = fetch.current.vcl.as_ref().and_then(|vcl| vcl.instance.program.place(at));
+    let objection = fetch.objection.filter(|_| place.is_some_and(|place| place.is_builtin));
+    fetch.refuse(objection.unwrap_or(Reason::VclUncacheable), Some(at));
 }
 
 /// Leaves the answer unread. Its connection can be used again only if there was nothing to read.
@@ -174,7 +191,7 @@ fn builtin(fetch: &mut Fetch) -> Action {
     if !fetch.uncacheable
         && let Storable::No(why) = storable(fetch)
     {
-        fetch.trail.records.fmt(Tag::Debug, format_args!("not stored: {why}"));
+        fetch.refuse(why.into(), None);
         fetch.ttl = fetch.current.settings.uncacheable_ttl;
         fetch.log_ttl();
         fetch.uncacheable = true;

@@ -1,8 +1,9 @@
 //! Finding what a request may be answered with.
 
 use super::busy::Busy;
-use super::head::Waiter;
+use super::head::{Head, Waiter};
 use super::{Index, Key};
+use crate::reason::Reason;
 use base::{Seconds, Time};
 use copal_base as base;
 use std::sync::Arc;
@@ -48,23 +49,8 @@ pub enum Suits {
     Yes,
     /// It takes it although it is stale, beyond its grace.
     Stale,
-    /// The origin has to be asked.
-    No,
-}
-
-/// Why there is nothing to answer with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missed {
-    /// There is nothing under the key.
-    Nothing,
-    /// Nothing under the key fits the request.
-    Variant,
-    /// What fits is stale.
-    Stale,
-    /// What fits is good for others; this request asks for more.
-    Asked,
-    /// VCL did not want to know (`req.hash_always_miss`).
-    Told,
+    /// The origin has to be asked, and why.
+    No(Reason),
 }
 
 /// What a request waits over.
@@ -73,7 +59,7 @@ pub struct Waited {
     /// The origin time of the best object there was.
     pub best: Option<Time>,
     /// Why that would not do.
-    pub missed: Missed,
+    pub missed: Reason,
 }
 
 impl Waited {
@@ -94,11 +80,182 @@ pub enum Found {
     HitForMiss(Arc<Object>, Busy),
     /// In grace. With a [`Busy`] the caller starts a background fetch; without, one runs already, or the request takes it
     /// so.
-    Stale(Arc<Object>, Option<Busy>),
-    /// Nothing usable: fetch; the object, if any, may be revalidated.
-    Miss(Busy, Option<Arc<Object>>, Missed),
+    Stale(Arc<Object>, Option<Busy>, Reason),
+    /// Nothing usable, and why: fetch; the object, if any, may be revalidated.
+    Miss(Busy, Option<Arc<Object>>, Reason),
     /// Somebody fetches it; wait for it.
     Wait(Waited),
+}
+
+/// What an object under the key is to a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// Its fetch failed, or it was taken out meanwhile.
+    Dead,
+    /// It is for requests with other fields.
+    OtherVariant,
+    /// A ban has hit it.
+    Banned,
+    /// It is fresh.
+    Fresh,
+    /// It is fresh, and the request asks for more.
+    Refused(Reason),
+    /// A marker in force.
+    HitForPass,
+    /// A marker in force.
+    HitForMiss,
+    /// A marker that is in force no more; a hit-for-miss marker serves on in its grace.
+    Lapsed,
+    /// It is stale, and perhaps in its grace.
+    Stale,
+}
+
+/// The answer of [`Index::peek`].
+#[derive(Debug)]
+pub struct Peeked {
+    /// What it would come to, and why.
+    pub reason: Reason,
+    /// What would be served, the marker that decides, or what would be revalidated.
+    pub object: Option<Arc<Object>>,
+    /// All that stands under the key, the newest first.
+    pub objects: Vec<(Arc<Object>, Judged)>,
+    /// Fetches that run under the key.
+    pub fetches: usize,
+    /// Requests that wait for one of them.
+    pub waiting: usize,
+    /// Whether one of the fetches is for requests like this.
+    pub fetched: bool,
+}
+
+/// What the objects under a key come to for a query, running fetches aside.
+struct Choice {
+    /// What ends the search: something fresh, or a marker in force.
+    found: Option<(Arc<Object>, Judged)>,
+    /// The stale object to serve or to revalidate.
+    stale: Option<Arc<Object>>,
+    /// A hit-for-miss marker in its grace, which is one still.
+    lapsed: Option<Arc<Object>>,
+    /// An object that varies, from which the variant of the next one is predicted.
+    example: Option<Arc<Object>>,
+    /// Why nothing was found.
+    why: Reason,
+}
+
+impl Choice {
+    /// Notes why nothing was found, unless what is noted says more.
+    fn because(&mut self, why: Reason) {
+        let weight = |why: Reason| match why {
+            Reason::Absent => 0,
+            Reason::Variant => 1,
+            Reason::Banned => 2,
+            Reason::Expired => 3,
+            _ => 4,
+        };
+        if weight(why) > weight(self.why) {
+            self.why = why;
+        }
+    }
+
+    /// Takes `object` as the one to serve stale or to revalidate, if it is the newest.
+    fn offer(&mut self, object: &Arc<Object>) {
+        if self.stale.as_ref().is_none_or(|other| object.origin_time() > other.origin_time()) {
+            self.stale = Some(Arc::clone(object));
+        }
+    }
+
+    /// Why the stale object serves as it is, if it does.
+    fn serves_stale(&self, query: &Query<'_>) -> Option<Reason> {
+        let object = self.stale.as_ref()?;
+        match query.suits(object) {
+            Suits::Yes => in_grace(object, query).then_some(Reason::Grace),
+            Suits::Stale => Some(Reason::MaxStale),
+            Suits::No(_) => None,
+        }
+    }
+}
+
+/// Goes through `variants`, the newest first: of several that fit, it knows best. `banned` gets those that a ban has hit.
+fn choose(variants: &[Arc<Object>], query: &Query<'_>, banned: &mut dyn FnMut(&Arc<Object>)) -> Choice {
+    let mut choice = Choice { found: None, stale: None, lapsed: None, example: None, why: Reason::Absent };
+    if query.always_miss {
+        choice.why = Reason::AlwaysMiss;
+        return choice;
+    }
+    for object in variants.iter().rev() {
+        let judged = judge(object, query);
+        if judged != Judged::Dead && !object.variant().is_empty() {
+            choice.example = Some(Arc::clone(object));
+        }
+        match judged {
+            Judged::Dead => {}
+            Judged::OtherVariant => choice.because(Reason::Variant),
+            Judged::Banned => {
+                banned(object);
+                choice.because(Reason::Banned);
+            }
+            Judged::Fresh | Judged::HitForPass | Judged::HitForMiss => {
+                choice.found = Some((Arc::clone(object), judged));
+                return choice;
+            }
+            Judged::Lapsed => {
+                choice.because(Reason::Expired);
+                let serves = object.flags().has(Flags::HIT_FOR_MISS) && in_grace(object, query);
+                choice.lapsed = choice.lapsed.or_else(|| serves.then(|| Arc::clone(object)));
+            }
+            Judged::Refused(why) => {
+                choice.because(why);
+                choice.offer(object);
+            }
+            Judged::Stale => {
+                choice.because(Reason::Expired);
+                choice.offer(object);
+            }
+        }
+    }
+    choice
+}
+
+fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
+    if object.state() == State::Failed || object.is_gone() {
+        return Judged::Dead;
+    }
+    if !object.variant().is_empty() && !(query.fits)(object.variant()) {
+        return Judged::OtherVariant;
+    }
+    if (query.banned)(object) {
+        return Judged::Banned;
+    }
+    let marker = object.flags();
+    let fresh = object.origin_time() + ttl_for(object, query.ttl_max) > query.arrival;
+    match (fresh, marker.has(Flags::HIT_FOR_PASS), marker.has(Flags::HIT_FOR_MISS)) {
+        (true, true, _) => Judged::HitForPass,
+        (true, false, true) => Judged::HitForMiss,
+        (true, false, false) => match query.suits(object) {
+            Suits::Yes | Suits::Stale => Judged::Fresh,
+            Suits::No(why) => Judged::Refused(why),
+        },
+        (false, false, false) => Judged::Stale,
+        (false, ..) => Judged::Lapsed,
+    }
+}
+
+/// Whether a fetch runs that will bring what the query wants, as far as can be told.
+fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8]) -> bool {
+    // What came of the last fetch does not do for this request, or will not do for any other: each asks for itself, and
+    // does not wait until those before it have asked for themselves, one after the other.
+    let alone = query.rfc
+        && choice.stale.as_ref().is_some_and(|object| {
+            object.ttl() <= 0.0 || query.waited.is_some_and(|waited| waited.is_new(object))
+        });
+    !query.ignore_busy
+        && !query.always_miss
+        && !alone
+        && head.busy.iter().any(|running| {
+            !running.outdated
+                && (running.predicted.is_empty()
+                    || predicted.is_empty()
+                    || *running.predicted == *predicted)
+        })
 }
 
 /// How long an object is fresh or usable for this request, relative to its origin time.
@@ -136,97 +293,32 @@ impl Index {
         dead: &mut Vec<Arc<Object>>,
     ) -> Found {
         let mut shard = self.shard(&query.key);
-        let mut stale: Option<Arc<Object>> = None;
-        let mut vary_example: Option<Arc<Object>> = None;
-        // A hit-for-miss marker in grace is one still.
-        let mut lapsed: Option<Arc<Object>> = None;
-        let mut asked = false;
-        if !query.always_miss {
-            let single = shard.single.get(&query.key).map(|entry| std::slice::from_ref(&entry.0));
-            let variants =
-                single.or_else(|| shard.heads.get(&query.key).map(|head| head.variants.as_slice()));
-            // The newest first: of several that fit, it knows best.
-            for object in variants.unwrap_or_default().iter().rev() {
-                if object.state() == State::Failed || object.is_gone() {
-                    continue;
-                }
-                if !object.variant().is_empty() {
-                    vary_example = Some(Arc::clone(object));
-                    if !(query.fits)(object.variant()) {
-                        continue;
-                    }
-                }
-                if (query.banned)(object) {
-                    dead.push(Arc::clone(object));
-                    continue;
-                }
-                let marker = object.flags();
-                if object.origin_time() + ttl_for(object, query.ttl_max) > query.arrival {
-                    if marker.has(Flags::HIT_FOR_PASS) {
-                        return Found::HitForPass(Arc::clone(object));
-                    }
-                    if marker.has(Flags::HIT_FOR_MISS) {
-                        let object = Arc::clone(object);
-                        let id = shard.head(&query.key).begin(&[]);
-                        return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
-                    }
-                    if query.suits(object) != Suits::No {
-                        return Found::Hit(Arc::clone(object));
-                    }
-                    asked = true;
-                }
-                if marker.has(Flags::HIT_FOR_PASS) {
-                    continue;
-                }
-                if marker.has(Flags::HIT_FOR_MISS) {
-                    lapsed = lapsed.or_else(|| in_grace(object, query).then(|| Arc::clone(object)));
-                    continue;
-                }
-                let newer = stale.as_ref().is_none_or(|other| object.origin_time() > other.origin_time());
-                if newer {
-                    stale = Some(Arc::clone(object));
-                }
+        let choice =
+            choose(shard.variants(&query.key), query, &mut |object| dead.push(Arc::clone(object)));
+        match choice.found {
+            Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
+            Some((object, Judged::HitForMiss)) => {
+                let id = shard.head(&query.key).begin(&[]);
+                return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
             }
+            Some((object, _)) => return Found::Hit(object),
+            None => {}
         }
-        let graceful = match &stale {
-            None => false,
-            Some(object) => match query.suits(object) {
-                Suits::Yes => in_grace(object, query),
-                Suits::Stale => return Found::Stale(Arc::clone(object), None),
-                Suits::No => false,
-            },
-        };
-        let missed = match &stale {
-            _ if query.always_miss => Missed::Told,
-            Some(_) if asked => Missed::Asked,
-            Some(_) => Missed::Stale,
-            None if vary_example.is_some() => Missed::Variant,
-            None => Missed::Nothing,
-        };
-        // What came of the last fetch does not do for this request, or will not do for any other: each asks for itself, and
-        // does not wait until those before it have asked for themselves, one after the other.
-        let alone = query.rfc
-            && stale.as_ref().is_some_and(|object| {
-                object.ttl() <= 0.0 || query.waited.is_some_and(|waited| waited.is_new(object))
-            });
-        let predicted = vary_example.map_or_else(Vec::new, |object| (query.predict)(&object));
+        let serves = choice.serves_stale(query);
+        if let (Some(Reason::MaxStale), Some(object)) = (serves, &choice.stale) {
+            return Found::Stale(Arc::clone(object), None, Reason::MaxStale);
+        }
+        let predicted = choice.example.as_ref().map_or_else(Vec::new, |object| (query.predict)(object));
         let head = shard.head(&query.key);
-        let somebody = !query.ignore_busy
-            && !query.always_miss
-            && !alone
-            && head.busy.iter().any(|running| {
-                !running.outdated
-                    && (running.predicted.is_empty()
-                        || predicted.is_empty()
-                        || *running.predicted == *predicted)
-            });
-        if graceful {
-            let object = stale.expect("graceful is of the stale object");
+        let somebody = is_fetched(head, query, &choice, &predicted);
+        let Choice { stale, lapsed, why, .. } = choice;
+        if let (Some(reason), Some(object)) = (serves, &stale) {
+            let object = Arc::clone(object);
             let busy = (!somebody).then(|| Busy::new(Arc::clone(self), query.key, head.begin(&predicted)));
             if busy.is_none() {
                 shard.simplify(&query.key);
             }
-            return Found::Stale(object, busy);
+            return Found::Stale(object, busy, reason);
         }
         if let Some(marker) = lapsed {
             return Found::HitForMiss(marker, Busy::new(Arc::clone(self), query.key, head.begin(&[])));
@@ -238,9 +330,35 @@ impl Index {
                     None => head.waiters.push(Waiter { id, waker: waker.clone() }),
                 }
             }
-            return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed });
+            return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed: why });
         }
-        Found::Miss(Busy::new(Arc::clone(self), query.key, head.begin(&predicted)), stale, missed)
+        Found::Miss(Busy::new(Arc::clone(self), query.key, head.begin(&predicted)), stale, why)
+    }
+
+    /// What [`Index::lookup`] would find, without doing anything about it: nothing becomes busy, nobody waits, nothing is
+    /// taken out. `query.banned` must leave no trace either.
+    pub fn peek(&self, query: &Query<'_>) -> Peeked {
+        let shard = self.shard(&query.key);
+        let variants = shard.variants(&query.key);
+        let objects =
+            variants.iter().rev().map(|object| (Arc::clone(object), judge(object, query))).collect();
+        let choice = choose(variants, query, &mut |_| {});
+        let predicted = choice.example.as_ref().map_or_else(Vec::new, |object| (query.predict)(object));
+        let head = shard.heads.get(&query.key);
+        let fetched = head.is_some_and(|head| is_fetched(head, query, &choice, &predicted));
+        let serves = choice.serves_stale(query);
+        let Choice { found, stale, lapsed, why, .. } = choice;
+        let (reason, object) = match (found, serves, lapsed) {
+            (Some((object, Judged::HitForPass)), ..) => (Reason::HitForPass, Some(object)),
+            (Some((object, Judged::HitForMiss)), ..) => (Reason::HitForMiss, Some(object)),
+            (Some((object, _)), ..) => (Reason::Hit, Some(object)),
+            (None, Some(reason), _) => (reason, stale),
+            (None, None, Some(marker)) => (Reason::HitForMiss, Some(marker)),
+            (None, None, None) if fetched => (Reason::Busy, stale),
+            (None, None, None) => (why, stale),
+        };
+        let (fetches, waiting) = head.map_or((0, 0), |head| (head.busy.len(), head.waiters.len()));
+        Peeked { reason, object, objects, fetches, waiting, fetched }
     }
 
     /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.

@@ -66,7 +66,7 @@ pub(crate) struct Shard {
     /// Keys with exactly one object and nothing else.
     single: HashSet<ByKey, BuildHasherDefault<DigestHasher>>,
     /// All other keys.
-    heads: HashMap<Key, Box<Head>, BuildHasherDefault<DigestHasher>>,
+    pub(crate) heads: HashMap<Key, Box<Head>, BuildHasherDefault<DigestHasher>>,
 }
 
 /// An object found by its own key.
@@ -245,11 +245,14 @@ impl Shard {
         single.any(|other| Arc::ptr_eq(other, object)) || variants.any(|other| Arc::ptr_eq(other, object))
     }
 
+    /// What stands under `key`, the newest last.
+    pub(crate) fn variants(&self, key: &Key) -> &[Arc<Object>] {
+        let single = self.single.get(key).map(|entry| std::slice::from_ref(&entry.0));
+        single.or_else(|| self.heads.get(key).map(|head| head.variants.as_slice())).unwrap_or_default()
+    }
+
     fn objects(&self, key: &Key) -> Vec<Arc<Object>> {
-        if let Some(entry) = self.single.get(key) {
-            return vec![Arc::clone(&entry.0)];
-        }
-        self.heads.get(key).map_or_else(Vec::new, |head| head.variants.clone())
+        self.variants(key).to_vec()
     }
 
     /// How many requests wait under `key`.

@@ -1,8 +1,9 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
 use super::busy::Admit;
-use super::lookup::{Found, Missed, Query, Suits, Waited};
+use super::lookup::{Found, Query, Suits, Waited};
 use super::{Index, Key};
+use crate::reason::Reason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
@@ -138,8 +139,8 @@ fn a_failed_fetch_wakes_one_who_takes_over() {
 fn grace_serves_stale_with_one_fetch() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 5.0, b""));
-    let Found::Stale(_, Some(busy)) = bench.look(key(1), 106.0, b"", None) else { panic!("not in grace") };
-    assert!(matches!(bench.look(key(1), 106.0, b"", None), Found::Stale(_, None)));
+    let Found::Stale(_, Some(busy), _) = bench.look(key(1), 106.0, b"", None) else { panic!("not in grace") };
+    assert!(matches!(bench.look(key(1), 106.0, b"", None), Found::Stale(_, None, _)));
     drop(busy);
     assert!(matches!(bench.look(key(1), 116.0, b"", None), Found::Miss(_, Some(_), _)));
 }
@@ -251,20 +252,20 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 60.0, b"body"));
     assert!(matches!(bench.ask(101.0, Suits::Yes, None), Found::Hit(_)));
-    let Found::Miss(busy, Some(stored), Missed::Asked) = bench.ask(101.0, Suits::No, None) else {
+    let Found::Miss(busy, Some(stored), Reason::RequestNoCache) = bench.ask(101.0, Suits::No(Reason::RequestNoCache), None) else {
         panic!("it is to be validated")
     };
     // Others hit it meanwhile; who asks the same waits, and takes what comes, since that is newer.
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
-    let Found::Wait(waited) = bench.ask(101.0, Suits::No, None) else { panic!("one is enough") };
-    assert_eq!(waited, Waited { best: Some(100.0), missed: Missed::Asked });
+    let Found::Wait(waited) = bench.ask(101.0, Suits::No(Reason::RequestNoCache), None) else { panic!("one is enough") };
+    assert_eq!(waited, Waited { best: Some(100.0), missed: Reason::RequestNoCache });
     stored.set_times(100.5, 60.0, 10.0, 0.0);
     drop(busy);
-    assert!(matches!(bench.ask(101.0, Suits::No, Some(waited)), Found::Hit(_)));
+    assert!(matches!(bench.ask(101.0, Suits::No(Reason::RequestNoCache), Some(waited)), Found::Hit(_)));
     // Past its grace it is there for those who take it stale.
-    assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None)));
+    assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
     assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_))));
-    assert!(matches!(bench.ask(165.0, Suits::No, None), Found::Miss(_, Some(_), Missed::Stale)));
+    assert!(matches!(bench.ask(165.0, Suits::No(Reason::RequestNoCache), None), Found::Miss(_, Some(_), Reason::Expired)));
 }
 
 #[test]
@@ -273,7 +274,7 @@ fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 1.0, b"body"));
     let Found::Miss(_busy, ..) = bench.ask(150.0, Suits::Yes, None) else { panic!("it is stale") };
     let Found::Wait(waited) = bench.ask(150.0, Suits::Yes, None) else { panic!("one validates it") };
-    assert_eq!(waited.missed, Missed::Stale);
+    assert_eq!(waited.missed, Reason::Expired);
     // A waiter that finds something newer, and stale at once, does not queue up again.
     let before = Waited { best: Some(99.0), ..waited };
     assert!(matches!(bench.ask(150.0, Suits::Yes, Some(before)), Found::Miss(..)));

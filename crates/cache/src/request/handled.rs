@@ -6,7 +6,8 @@
 //! Source: RFC 9211, section 2.
 
 use crate::exchange::{Exchange, Source};
-use crate::index::lookup::{Missed, ttl_for};
+use crate::index::lookup::ttl_for;
+use crate::reason::Reason;
 use crate::settings::CacheStatus;
 use base::Seconds;
 use copal_base as base;
@@ -45,18 +46,19 @@ impl Handled {
     }
 
     /// It is sent on, since the cache has nothing for it.
-    pub(crate) fn missed(&mut self, missed: Missed) {
+    pub(crate) fn missed(&mut self, missed: Reason) {
         self.forward = Some(match missed {
-            Missed::Nothing => Forward::UriMiss,
-            Missed::Variant => Forward::VaryMiss,
-            Missed::Stale => Forward::Stale,
-            Missed::Asked => Forward::Request,
-            Missed::Told => Forward::Bypass,
+            Reason::Absent | Reason::Banned => Forward::UriMiss,
+            Reason::Variant => Forward::VaryMiss,
+            Reason::Expired => Forward::Stale,
+            Reason::RequestNoCache | Reason::RequestMaxAge | Reason::MinFresh => Forward::Request,
+            Reason::AlwaysMiss => Forward::Bypass,
+            _ => Forward::Miss,
         });
     }
 
     /// It waited for another's fetch, and is answered by what that brought.
-    pub(crate) fn collapsed(&mut self, missed: Missed) {
+    pub(crate) fn collapsed(&mut self, missed: Reason) {
         self.missed(missed);
         self.collapsed = true;
     }

@@ -5,6 +5,7 @@ use crate::exchange::{Exchange, Source};
 use crate::fetch;
 use crate::index::busy::Busy;
 use crate::index::hot::Known;
+use crate::reason::Reason;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
@@ -52,6 +53,7 @@ pub(crate) async fn step(
         }
         Action::Pass(_) => {
             exchange.source = Source::None;
+            exchange.decided(Reason::VclPass);
             Step::Pass
         }
         Action::Restart => Step::Restart,

@@ -3,7 +3,8 @@
 use super::demand::Demand;
 use super::{Freshness, Step};
 use crate::exchange::Exchange;
-use crate::index::lookup::{Found, Missed, Query, Suits, Waited, ttl_for};
+use crate::index::lookup::{Found, Query, Suits, Waited, ttl_for};
+use crate::reason::Reason;
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
@@ -135,7 +136,12 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     if let (Found::Hit(_) | Found::Stale(..), Some(waited)) = (&found, waited) {
         exchange.handled.collapsed(waited.missed);
     }
-    after(exchange, found).unwrap_or(Step::Pass)
+    let fetches = matches!(found, Found::Miss(..)) && exchange.ignore_busy;
+    let step = after(exchange, found).unwrap_or(Step::Pass);
+    if fetches {
+        exchange.reason = Reason::Waited;
+    }
+    step
 }
 
 /// A place on the waiting list, given up on drop.
@@ -159,15 +165,18 @@ fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
         Found::Hit(_) | Found::Stale(..) => return None,
         Found::Miss(_, _, missed) => *missed,
         Found::Wait(waited) => waited.missed,
-        Found::HitForPass(_) | Found::HitForMiss(..) => Missed::Nothing,
+        Found::HitForPass(_) => Reason::HitForPass,
+        Found::HitForMiss(..) => Reason::HitForMiss,
     };
     if directives.only_if_cached {
         // RFC 9111, section 5.2.1.7.
+        exchange.reason = Reason::OnlyIfCached;
         return Some(Step::Synth(504, None));
     }
     if directives.no_store {
         // Its answer is for it alone, and nobody waits for that.
         exchange.handled.missed(missed);
+        exchange.reason = Reason::RequestNoStore;
         return Some(Step::Pass);
     }
     None
@@ -180,13 +189,15 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
     let counters = &exchange.local.counters;
     Some(match found {
         Found::Hit(object) => Step::Hit(exchange.local.know(&object, exchange.now), None, Freshness::Fresh),
-        Found::Stale(object, busy) => {
+        Found::Stale(object, busy, reason) => {
+            exchange.reason = reason;
             Step::Hit(exchange.local.know(&object, exchange.now), busy, Freshness::Grace)
         }
         Found::HitForPass(object) => {
             counters.cache_hitpass.inc();
             exchange.marker = Some(Var::ReqIsHitpass);
             exchange.handled.forward(Forward::Bypass);
+            exchange.reason = Reason::HitForPass;
             let left = object.origin_time() + object.ttl() - exchange.now;
             exchange.records.fmt(Tag::HitPass, format_args!("{} {left:.6}", object.vxid()));
             Step::Pass
@@ -195,12 +206,14 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
             counters.cache_hitmiss.inc();
             exchange.marker = Some(Var::ReqIsHitmiss);
             exchange.handled.forward(Forward::Miss);
+            exchange.reason = Reason::HitForMiss;
             let left = object.origin_time() + object.ttl() - exchange.now;
             exchange.records.fmt(Tag::HitMiss, format_args!("{} {left:.6}", object.vxid()));
             Step::Miss(busy, None)
         }
         Found::Miss(busy, stale, missed) => {
             exchange.handled.missed(missed);
+            exchange.reason = missed;
             let reload = exchange.demand.is_some_and(|demand| demand.reload);
             Step::Miss(busy, stale.filter(|_| !reload))
         }

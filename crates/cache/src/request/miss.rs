@@ -4,6 +4,7 @@ use super::{Step, fail};
 use crate::exchange::{Exchange, RequestBody, Source};
 use crate::fetch;
 use crate::index::busy::Busy;
+use crate::reason::Reason;
 use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
@@ -36,6 +37,7 @@ pub(crate) async fn step(
         Action::Pass(_) => {
             drop(busy);
             exchange.handled.forward(Forward::Bypass);
+            exchange.decided(Reason::VclPass);
             Step::Pass
         }
         Action::Restart => Step::Restart,
@@ -54,6 +56,10 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
     match fetched {
         fetch::Fetched::Stored(object) => {
             exchange.promised = object.length();
+            if object.is_gone() && object.ttl() <= 0.0 {
+                // It never came into the index.
+                exchange.reason = Reason::ZeroTtl;
+            }
             exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }
@@ -63,6 +69,9 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
             exchange.source = Source::Private(private);
             Step::Deliver
         }
-        fetch::Fetched::Failed => Step::Synth(503, None),
+        fetch::Fetched::Failed => {
+            exchange.reason = Reason::FetchFailed;
+            Step::Synth(503, None)
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::exchange::Exchange;
 use crate::index::Key;
 use crate::index::purge::Remainder;
 use crate::local::Local;
+use crate::reason::Reason;
 use copal_observe as observe;
 use copal_store::Object;
 use copal_vcl as vcl;
@@ -13,6 +14,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Text;
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
+    exchange.reason = Reason::Purge;
     hard(&exchange.local, &exchange.key);
     if exchange.is_builtin(Sub::Purge) {
         exchange.log_native(b"PURGE", b"synth");

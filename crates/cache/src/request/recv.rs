@@ -3,6 +3,7 @@
 use super::{AfterHash, Step, fail};
 use crate::exchange::{Exchange, RequestBody};
 use crate::local::Current;
+use crate::reason::Reason;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_vcl as vcl;
@@ -78,6 +79,7 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
             Err(why) => {
                 exchange.records.text(Tag::VCL_Error, &why);
                 exchange.local.counters.vcl_fail.inc();
+                exchange.decided(Reason::VclFailed);
                 // Unlike a VCL that fails, this does not end the connection.
                 return Decided::Step(fail());
             }
@@ -85,6 +87,7 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
         action => action,
     };
     exchange.count_failure(&action);
+    note(exchange, &action);
     Decided::Step(match action {
         Action::Hash => Step::Hash(AfterHash::Lookup),
         Action::Pass(_) => Step::Hash(AfterHash::Pass),
@@ -96,16 +99,38 @@ fn after(exchange: &mut Exchange, step: VclStep) -> Decided {
     })
 }
 
+/// Notes why VCL, or the built-in VCL behind it, passes, pipes or answers.
+fn note(exchange: &mut Exchange, action: &Action) {
+    let reason = match action {
+        Action::Pass(_) => Reason::VclPass,
+        Action::Pipe => Reason::VclPipe,
+        Action::Purge => Reason::Purge,
+        Action::Synth(..) => Reason::VclSynth,
+        _ => return,
+    };
+    exchange.decided(reason);
+    if exchange.decision().is_some_and(|place| place.is_builtin) {
+        exchange.reason = match reason {
+            Reason::VclPass => Reason::of_builtin_pass(&exchange.request),
+            Reason::VclPipe => Reason::UnknownMethod,
+            Reason::VclSynth if !exchange.request.fields.has_known(Known::Host) => Reason::NoHost,
+            other => other,
+        };
+    }
+}
+
 /// A pipe, where there is a connection to make one of.
 fn pipe(exchange: &mut Exchange) -> AfterHash {
     if exchange.request.version == Version::Http20 {
         exchange.records.text(Tag::VCL_Error, b"vcl_recv{} returns pipe for HTTP/2 request. Doing pass.");
+        exchange.reason = Reason::NoPipe;
         return AfterHash::Pass;
     }
     if exchange.esi_level > 0 {
         exchange
             .records
             .text(Tag::VCL_Error, b"vcl_recv{} returns pipe for ESI included object. Doing pass.");
+        exchange.reason = Reason::NoPipe;
         return AfterHash::Pass;
     }
     AfterHash::Pipe
@@ -180,6 +205,7 @@ fn builtin(exchange: &mut Exchange) -> Step {
     lower_host(exchange);
     if exchange.request.version == Version::Http11 && !exchange.request.fields.has_known(Known::Host) {
         exchange.log_native(b"RECV", b"synth");
+        exchange.reason = Reason::NoHost;
         return Step::Hash(AfterHash::Synth(400, None));
     }
     let after = match exchange.request.method.as_slice() {
@@ -189,12 +215,21 @@ fn builtin(exchange: &mut Exchange) -> Step {
             // By the RFC the response says whom it is for.
             if personal && !exchange.rfc { AfterHash::Pass } else { AfterHash::Lookup }
         }
-        b"PRI" => AfterHash::Synth(405, None),
+        b"PRI" => {
+            exchange.reason = Reason::VclSynth;
+            AfterHash::Synth(405, None)
+        }
         b"PUT" | b"POST" | b"TRACE" | b"OPTIONS" | b"DELETE" | b"PATCH" => AfterHash::Pass,
         // What a method that we do not know has changed, a pipe would not show us (RFC 9111, section 4.4).
         method if exchange.rfc && method != b"CONNECT" => AfterHash::Pass,
-        _ => pipe(exchange),
+        _ => {
+            exchange.reason = Reason::UnknownMethod;
+            pipe(exchange)
+        }
     };
+    if matches!(after, AfterHash::Pass) && exchange.reason != Reason::NoPipe {
+        exchange.reason = Reason::of_builtin_pass(&exchange.request);
+    }
     let action: &'static [u8] = match after {
         AfterHash::Lookup => b"hash",
         AfterHash::Pass => b"pass",

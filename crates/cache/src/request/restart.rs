@@ -2,6 +2,7 @@
 
 use super::Step;
 use crate::exchange::Exchange;
+use crate::reason::Reason;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use observe::{Kind, Tag};
@@ -11,10 +12,12 @@ pub(crate) fn step(exchange: &mut Exchange) -> Step {
     exchange.restarts += 1;
     if exchange.restarts > exchange.current.settings.max_restarts {
         exchange.records.text(Tag::VCL_Error, b"Too many restarts");
+        exchange.reason = Reason::TooManyRestarts;
         return Step::Synth(503, Some(Text::from_static(b"Too many restarts")));
     }
     // A restarted request is a transaction of its own, linked from the one before.
     let now = exchange.local.now();
+    exchange.log_reason();
     exchange.timestamp("Restart", now);
     let (old, new) = (exchange.vxid, exchange.local.vxid());
     exchange.records.link(Tag::Link, "req", new, "restart");

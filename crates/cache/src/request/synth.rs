@@ -4,6 +4,7 @@ use super::Step;
 use crate::body::Body;
 use crate::exchange::is_bodiless;
 use crate::exchange::{Exchange, Outcome, Source};
+use crate::reason::Reason;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_vcl as vcl;
@@ -26,7 +27,7 @@ pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Te
             return Step::Restart;
         }
         // There were too many: that is what this answer says.
-        Action::Restart => {}
+        Action::Restart => exchange.reason = Reason::TooManyRestarts,
         _ => {
             // There is no answer to give when making the answer fails.
             exchange.close = true;
