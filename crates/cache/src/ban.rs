@@ -235,6 +235,11 @@ impl Bans {
         banned
     }
 
+    /// The ban that hits `object` as `request` meets it: the newest of those it was not tested against. Leaves no trace.
+    pub(crate) fn find(&self, object: &Object, request: Request<'_>) -> Option<Listed> {
+        self.list.read().find(object.ban(), &Subject::new(object, Some(request)))
+    }
+
     /// Takes in an object that comes into the index now, its shard being locked. False if a ban that came while it was
     /// fetched hits it, or may have: then it must not come in.
     pub(crate) fn admit(&self, object: &Object) -> bool {

@@ -228,6 +228,8 @@ pub struct Exchange {
     pub(crate) pipe_connect_timeout: Option<Seconds>,
     /// VCL failed: the connection ends after the answer.
     vcl_failed: bool,
+    /// It is only asked what would come of the request: what VCL bans and purges stays.
+    pub(crate) dry: bool,
     pub(crate) transfer: Transfer,
     pub(crate) begun: bool,
 }
@@ -292,6 +294,7 @@ impl Exchange {
             pipe_request: None,
             pipe_connect_timeout: None,
             vcl_failed: false,
+            dry: false,
             transfer: Transfer::default(),
             begun: false,
         }

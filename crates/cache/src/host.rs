@@ -309,6 +309,14 @@ impl Exchange {
     }
 }
 
+impl Exchange {
+    /// In a dry run: notes what is left undone, of which nothing came.
+    fn leave(&mut self, what: &[u8]) -> u64 {
+        self.records.parts(Tag::Notice, &[b"explain: not done: ", what]);
+        0
+    }
+}
+
 impl Host for Exchange {
     fn now(&self) -> f64 {
         self.now
@@ -455,11 +463,18 @@ impl Host for Exchange {
     }
 
     fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String> {
+        if self.dry {
+            self.leave(&[b"ban ", expression].concat());
+            return Ok(());
+        }
         let shared = &self.local.shared;
         shared.bans.add(expression, shared.now()).map(|_| ())
     }
 
     fn purge(&mut self, times: Option<(f64, f64, f64)>) -> Result<u64> {
+        if self.dry {
+            return Ok(self.leave(b"purge"));
+        }
         let kept = |seconds: f64| (seconds >= 0.0).then_some(seconds);
         let purged = match times {
             None | Some((0.0, 0.0, 0.0)) => crate::request::purge::hard(&self.local, &self.key),
@@ -472,6 +487,9 @@ impl Host for Exchange {
     }
 
     fn purge_keys(&mut self, keys: &[u8], soft: bool) -> Result<u64> {
+        if self.dry {
+            return Ok(self.leave(b"purge of surrogate keys"));
+        }
         let remainder = soft.then_some(Remainder::STALE);
         Ok(crate::request::purge::tagged(&self.local, keys, remainder) as u64)
     }

@@ -10,7 +10,7 @@ use copal_wire::{Fields, ResponseHead};
 use std::borrow::Cow;
 use vcl::places::Place;
 
-/// Longer names are cut, in bytes.
+/// Longer names are cut, in characters.
 const NAME_MAX: usize = 1024;
 
 /// What a marker remembers.
@@ -47,7 +47,7 @@ pub(crate) fn head(reason: Reason, vcl: &str, place: Option<&Place<'_>>) -> Vec<
 }
 
 fn word(text: &str) -> Cow<'_, str> {
-    let text = &text[..text.floor_char_boundary(NAME_MAX)];
+    let text = text.char_indices().nth(NAME_MAX).map_or(text, |(end, _)| &text[..end]);
     if text.contains('\n') { Cow::Owned(text.replace('\n', " ")) } else { Cow::Borrowed(text) }
 }
 

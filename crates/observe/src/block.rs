@@ -2,6 +2,7 @@
 
 use crate::mask::Mask;
 use crate::records::Records;
+use crate::tags::Tag;
 use crate::vsl::{self, RECORD_HEAD};
 
 /// A place in a transaction's records.
@@ -26,12 +27,18 @@ pub struct Block {
 impl Block {
     /// What the records say, in order: the content of each, without its NUL.
     pub fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        self.records().map(|(_, content)| content)
+    }
+
+    /// The records with their tags, in order: the content of each, without its NUL.
+    pub fn records(&self) -> impl Iterator<Item = (Option<Tag>, &[u8])> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
             let (size, length) = measure(rest)?;
             let content = &rest[RECORD_HEAD..RECORD_HEAD + length];
+            let tag = Tag::from_number((u32::from_ne_bytes(*rest.first_chunk::<4>()?) >> 24) as u8);
             rest = &rest[size..];
-            Some(content.strip_suffix(b"\0").unwrap_or(content))
+            Some((tag, content.strip_suffix(b"\0").unwrap_or(content)))
         })
     }
 
@@ -161,6 +168,26 @@ mod tests {
         replayed.replay(&after);
         assert_eq!(made.bytes(), replayed.bytes());
         assert_eq!(made.mark(), replayed.mark());
+    }
+
+    #[test]
+    fn records_that_stand_aside_are_seen_and_not_written() {
+        let (_directory, worker) = log("aside");
+        let mut records = Records::aside(worker.log());
+        records.begin(0, Kind::Client);
+        let start = records.mark();
+        records.text(Tag::VCL_Log, b"seen");
+        records.end();
+        let block = records.block(start, records.mark()).unwrap();
+        let seen: Vec<_> = block.records().collect();
+        assert_eq!(seen, [(Some(Tag::VCL_Log), &b"seen"[..]), (Some(Tag::End), b"")]);
+        // It has a bound: then it begins anew.
+        for _ in 0..10_000 {
+            records.text(Tag::VCL_Log, b"more");
+        }
+        assert!(records.bytes().len() <= 64 << 10);
+        drop(records);
+        assert_eq!(worker.log().statistics().records, 0);
     }
 
     #[test]

@@ -151,6 +151,8 @@ pub struct Records {
     /// Each record is written at once.
     sync: bool,
     moments: digits::Moments,
+    /// Nothing is written: see [`Records::aside`].
+    aside: bool,
 }
 
 impl Records {
@@ -169,7 +171,16 @@ impl Records {
             buffer_bytes: ring.buffer_bytes(),
             sync: ring.is_sync(),
             moments: digits::Moments::default(),
+            aside: false,
         }
+    }
+
+    /// A buffer that is never written, by the settings of `writer`: for who wants to see the records by itself, through
+    /// [`Records::block`]. When it is full, it begins anew.
+    pub fn aside(writer: &LogWriter) -> Records {
+        let mut records = Records::new(writer);
+        records.aside = true;
+        records
     }
 
     /// Turns to transaction `number` (30 bits). What was buffered for another one is written first. The settings of the
@@ -349,6 +360,12 @@ impl Records {
     }
 
     fn publish(&mut self, overflow: bool) {
+        if self.aside {
+            if overflow {
+                self.discard();
+            }
+            return;
+        }
         self.writer.0.publish(&self.buffer[..self.used], self.count, overflow);
         self.discard();
     }

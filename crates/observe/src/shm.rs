@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a counter segment before its values: a word that says it is complete, the offset of the values (64 bits), the
 /// number of the document (64 bits).
@@ -198,7 +198,21 @@ impl CounterSet {
             }
         };
         let view = View::new(Arc::clone(stripes.segments[number].mapping()), HEAD_BYTES);
-        Ok(Stripe { view, number, set: Arc::clone(self), _one_thread: PhantomData })
+        Ok(Stripe { view, number: Some(number), set: Arc::clone(self), _one_thread: PhantomData })
+    }
+
+    /// A stripe that nobody reads, for what is to leave no trace in the counters.
+    ///
+    /// # Errors
+    /// The file that could not be made, and why.
+    pub fn aside(self: &Arc<Self>) -> io::Result<Stripe> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let points = MAIN.points.len() + COPAL.points.len();
+        // The file goes at once; the memory stays as long as the view of it.
+        let segment = add_values(&self.directory, "Aside", &name, &MAIN, points)?;
+        let view = View::new(Arc::clone(segment.mapping()), HEAD_BYTES);
+        Ok(Stripe { view, number: None, set: Arc::clone(self), _one_thread: PhantomData })
     }
 
     /// The stripe that belongs to no thread, for control threads: count in it by `add_shared` and `sub_shared`, or by
@@ -246,7 +260,8 @@ fn add_stripe(directory: &Arc<Directory>, number: usize) -> io::Result<Segment> 
 #[derive(Debug)]
 pub struct Stripe {
     view: View<Counters>,
-    number: usize,
+    /// Its number in the set; none if it stands aside.
+    number: Option<usize>,
     set: Arc<CounterSet>,
     /// Not `Sync`: plain loads and stores count only with one writer.
     _one_thread: PhantomData<std::cell::Cell<()>>,
@@ -263,7 +278,9 @@ impl Deref for Stripe {
 
 impl Drop for Stripe {
     fn drop(&mut self) {
-        self.set.stripes.lock().free.push(self.number);
+        if let Some(number) = self.number {
+            self.set.stripes.lock().free.push(number);
+        }
     }
 }
 

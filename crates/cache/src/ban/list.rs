@@ -30,6 +30,20 @@ pub(super) struct Ban {
     objects: AtomicU64,
 }
 
+impl Ban {
+    fn listed(&self) -> Listed {
+        Listed {
+            sequence: self.sequence,
+            time: self.time,
+            objects: self.objects.load(Ordering::Relaxed),
+            text: self.text.to_vec(),
+            completed: self.completed,
+            tests_request: self.looks_at_request,
+            tests_object: self.looks_at_object,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct List {
     /// Oldest first; numbers grow, but not by one where bans were removed. Never empty.
@@ -195,6 +209,13 @@ impl List {
         verdict
     }
 
+    /// The newest ban after `tested` that hits the subject.
+    pub(super) fn find(&self, tested: u64, subject: &Subject<'_>) -> Option<Listed> {
+        let untested = self.bans.iter().rev().take_while(|ban| ban.sequence > tested);
+        let hits = |ban: &&Ban| ban.expression.hits(subject, ban.time, &mut 0) == Hit::Yes;
+        untested.filter(|ban| !ban.completed).find(hits).map(Ban::listed)
+    }
+
     /// What the lurker can do with the bans made before `made_before`. Objects that stand at the ban number `cutoff` from
     /// the newest or below are to go, unless that is 0.
     pub(super) fn plan(&self, made_before: Time, cutoff: u64) -> Option<Plan> {
@@ -226,15 +247,6 @@ impl List {
 
     /// All of them, the newest first.
     pub(super) fn listed(&self) -> Vec<Listed> {
-        let listed = |ban: &Ban| Listed {
-            sequence: ban.sequence,
-            time: ban.time,
-            objects: ban.objects.load(Ordering::Relaxed),
-            text: ban.text.to_vec(),
-            completed: ban.completed,
-            tests_request: ban.looks_at_request,
-            tests_object: ban.looks_at_object,
-        };
-        self.bans.iter().rev().map(listed).collect()
+        self.bans.iter().rev().map(Ban::listed).collect()
     }
 }

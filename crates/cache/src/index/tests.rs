@@ -264,7 +264,7 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     assert!(matches!(bench.ask(101.0, Suits::No(Reason::RequestNoCache), Some(waited)), Found::Hit(_)));
     // Past its grace it is there for those who take it stale.
     assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
-    assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_))));
+    assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_), _)));
     assert!(matches!(bench.ask(165.0, Suits::No(Reason::RequestNoCache), None), Found::Miss(_, Some(_), Reason::Expired)));
 }
 

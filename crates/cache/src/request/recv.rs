@@ -33,6 +33,15 @@ pub(crate) fn step(exchange: &mut Exchange) -> Decided {
     step_of(exchange)
 }
 
+/// Runs `vcl_recv` as compiled even where it is built in, so that the line that decides is known.
+pub(crate) async fn compiled(exchange: &mut Exchange, body: &mut dyn RequestBody) -> Step {
+    let step = exchange.call(Sub::Recv);
+    match after(exchange, step) {
+        Decided::Step(step) => step,
+        Decided::Wait(wait) => self::wait(exchange, body, wait).await,
+    }
+}
+
 /// Runs `vcl_recv` of the VCL that is in charge.
 fn step_of(exchange: &mut Exchange) -> Decided {
     if exchange.is_builtin(Sub::Recv) {
