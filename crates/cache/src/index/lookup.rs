@@ -252,9 +252,7 @@ fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8])
         && !alone
         && head.busy.iter().any(|running| {
             !running.outdated
-                && (running.predicted.is_empty()
-                    || predicted.is_empty()
-                    || *running.predicted == *predicted)
+                && (running.predicted.is_empty() || predicted.is_empty() || *running.predicted == *predicted)
         })
 }
 
