@@ -3,8 +3,10 @@
 //! The table below is the one list of them; the manual's (`docs/explain.md`) is held against it by a test. A reason that a
 //! request meets is noted as a number and costs nothing; names and sentences are for who asks.
 
-use copal_rules::storable::Why;
+use copal_rules as rules;
 use copal_wire::{Known, RequestHead};
+use rules::reuse::{self, Allowed};
+use rules::storable::Why;
 
 /// What a reason is the reason of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +63,16 @@ macro_rules! reasons {
 reasons! {
     Hit Hit "hit" "A stored response is fresh.";
     Grace Hit "grace" "A stored response is stale but in its grace, in which it serves while a new one is fetched.";
+    MaxStale Hit "max-stale" "A stored response is stale, and the client takes it (max-stale).";
+    StaleIfError Hit "stale-if-error" "A stored response is stale, and may be used since the backend fails (stale-if-error).";
 
     Absent Miss "absent" "Nothing is stored for the request.";
     Expired Miss "expired" "What is stored is stale and beyond its grace.";
     Variant Miss "variant" "What is stored answers requests with other fields: Vary names one that is different.";
     Banned Miss "banned" "What was stored is banned.";
+    RequestNoCache Miss "request-no-cache" "The client wants the backend asked (no-cache).";
+    RequestMaxAge Miss "request-max-age" "What is stored is older than the client wants (max-age).";
+    MinFresh Miss "min-fresh" "What is stored will not be fresh for as long as the client wants (min-fresh).";
     AlwaysMiss Miss "always-miss" "VCL set req.hash_always_miss.";
     HitForMiss Miss "hit-for-miss" "The last response was not stored, and left a marker so that requests do not wait for one another.";
     Waited Miss "waited-too-long" "The fetch of another request, which this one waited for, took longer than waiting_list_timeout.";
@@ -95,6 +102,14 @@ reasons! {
     CacheControl NotStored "cache-control" "Its Cache-Control has no-cache, no-store or private.";
     VaryStar NotStored "vary-star" "Its Vary has *.";
     VaryUnusable NotStored "vary-unusable" "Its Vary is no list of field names, or too long.";
+    UnstorableMethod NotStored "unstorable-method" "The method is not GET.";
+    UnstorableStatus NotStored "unstorable-status" "Its status is not that of a response by itself.";
+    MustUnderstand NotStored "must-understand" "It has must-understand, and a status that is not understood.";
+    NoStore NotStored "no-store" "It has no-store.";
+    RequestNoStore NotStored "request-no-store" "The request has no-store.";
+    Private NotStored "private" "It has private.";
+    NotShared NotStored "not-shared" "The request has Authorization, and the response does not allow others to have it.";
+    NoFreshness NotStored "no-freshness" "It says nothing of its freshness, and has a status without a default.";
     VclUncacheable NotStored "vcl-uncacheable" "VCL set beresp.uncacheable.";
     VclHitForPass NotStored "vcl-hit-for-pass" "VCL returned pass in vcl_backend_response.";
     NoRoom NotStored "no-room" "The store has no room for it.";
@@ -141,6 +156,35 @@ impl From<Why> for Reason {
             Why::CacheControl => Self::CacheControl,
             Why::VaryStar => Self::VaryStar,
             Why::VaryUnusable => Self::VaryUnusable,
+            Why::Method => Self::UnstorableMethod,
+            Why::Status => Self::UnstorableStatus,
+            Why::NotUnderstood => Self::MustUnderstand,
+            Why::NoStore => Self::NoStore,
+            Why::RequestNoStore => Self::RequestNoStore,
+            Why::Private => Self::Private,
+            Why::Authorization => Self::NotShared,
+            Why::NotCacheable => Self::NoFreshness,
+        }
+    }
+}
+
+impl From<reuse::Why> for Reason {
+    fn from(why: reuse::Why) -> Self {
+        match why {
+            reuse::Why::Stale => Self::Expired,
+            reuse::Why::NoCache => Self::RequestNoCache,
+            reuse::Why::MaxAge => Self::RequestMaxAge,
+            reuse::Why::MinFresh => Self::MinFresh,
+        }
+    }
+}
+
+impl From<Allowed> for Reason {
+    fn from(allowed: Allowed) -> Self {
+        match allowed {
+            Allowed::Grace => Self::Grace,
+            Allowed::MaxStale => Self::MaxStale,
+            Allowed::Error => Self::StaleIfError,
         }
     }
 }
