@@ -92,6 +92,7 @@ reasons! {
     VclSynth Other "vcl-synth" "VCL answers by itself: it returned synth.";
     NoHost Other "no-host" "An HTTP/1.1 request has no Host (built-in VCL).";
     Purge Other "purge" "VCL returned purge.";
+    OnlyIfCached Other "only-if-cached" "The client wants nothing but what is stored (only-if-cached), and that does not do.";
     Restart Other "restart" "VCL returned restart: the request begins anew.";
     TooManyRestarts Other "too-many-restarts" "VCL returned restart more often than max_restarts.";
     VclFailed Other "vcl-failed" "VCL failed, or returned fail.";

@@ -291,8 +291,7 @@ impl Index {
         dead: &mut Vec<Arc<Object>>,
     ) -> Found {
         let mut shard = self.shard(&query.key);
-        let choice =
-            choose(shard.variants(&query.key), query, &mut |object| dead.push(Arc::clone(object)));
+        let choice = choose(shard.variants(&query.key), query, &mut |object| dead.push(Arc::clone(object)));
         match choice.found {
             Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
             Some((object, Judged::HitForMiss)) => {

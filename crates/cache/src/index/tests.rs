@@ -252,12 +252,16 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 60.0, b"body"));
     assert!(matches!(bench.ask(101.0, Suits::Yes, None), Found::Hit(_)));
-    let Found::Miss(busy, Some(stored), Reason::RequestNoCache) = bench.ask(101.0, Suits::No(Reason::RequestNoCache), None) else {
+    let Found::Miss(busy, Some(stored), Reason::RequestNoCache) =
+        bench.ask(101.0, Suits::No(Reason::RequestNoCache), None)
+    else {
         panic!("it is to be validated")
     };
     // Others hit it meanwhile; who asks the same waits, and takes what comes, since that is newer.
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
-    let Found::Wait(waited) = bench.ask(101.0, Suits::No(Reason::RequestNoCache), None) else { panic!("one is enough") };
+    let Found::Wait(waited) = bench.ask(101.0, Suits::No(Reason::RequestNoCache), None) else {
+        panic!("one is enough")
+    };
     assert_eq!(waited, Waited { best: Some(100.0), missed: Reason::RequestNoCache });
     stored.set_times(100.5, 60.0, 10.0, 0.0);
     drop(busy);
@@ -265,7 +269,10 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     // Past its grace it is there for those who take it stale.
     assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
     assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_), _)));
-    assert!(matches!(bench.ask(165.0, Suits::No(Reason::RequestNoCache), None), Found::Miss(_, Some(_), Reason::Expired)));
+    assert!(matches!(
+        bench.ask(165.0, Suits::No(Reason::RequestNoCache), None),
+        Found::Miss(_, Some(_), Reason::Expired)
+    ));
 }
 
 #[test]
