@@ -129,7 +129,7 @@ impl Fetch {
 
     /// Notes what the built-in VCL has against storing the answer, as it is now.
     fn object(&mut self) {
-        self.objection = match rules::storable::storable(self.ttl, &self.response.fields) {
+        self.objection = match super::response::storable(self) {
             Storable::No(why) => Some(why.into()),
             Storable::Yes => None,
         };

@@ -201,7 +201,7 @@ fn builtin(fetch: &mut Fetch) -> Action {
 }
 
 /// Whether the built-in VCL stores the answer. By the RFC the rules have judged it before: what they forbid has no life left.
-fn storable(fetch: &Fetch) -> Storable {
+pub(super) fn storable(fetch: &Fetch) -> Storable {
     let fields = &fetch.response.fields;
     if !fetch.rfc {
         return rules::storable::storable(fetch.ttl, fields);
