@@ -141,11 +141,12 @@ def appended():
     expect(fetch(cache_of(origin, "sub vcl_deliver { unset resp.http.Cache-Status; }").port)["Cache-Status"], None)
 
 
-@case("RFC 9211 2.7: in detail with the key", copal_only=ONLY)
+@case("RFC 9211 2.7, 2.8: in detail with the key and the reason", copal_only=ONLY)
 def detail():
     cache = cache_of(origin_of(), how="detail")
-    expect(ask(cache, "/a?b")["key"], '"/a?b example.org"')
-    expect(ask(cache, "/a?b")["key"], '"/a?b example.org"')
+    for reason in ["absent"] + ["hit"] * 5:
+        said = ask(cache, "/a?b")
+        expect((said["key"], said["detail"]), ('"/a?b example.org"', reason))
 
 
 @case("the parameter takes auto, off, on and detail", copal_only=ONLY)

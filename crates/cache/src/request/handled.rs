@@ -122,7 +122,7 @@ impl Exchange {
             handling,
             ttl: ttl.map(|seconds| seconds as Seconds),
             key: key.as_deref(),
-            detail: None,
+            detail: in_detail.then(|| self.reason().name()),
         };
         entry.append_to(&mut self.response.fields);
     }

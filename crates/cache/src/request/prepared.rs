@@ -13,6 +13,7 @@ use super::handled::{Handled, ttl_left};
 use crate::body::Body;
 use crate::exchange::{Exchange, Source};
 use crate::index::hot::Known;
+use crate::reason::Reason;
 use crate::settings::Settings;
 use base::Time;
 use base::units::push_integer;
@@ -55,6 +56,7 @@ struct Basis {
 struct Status {
     ttl: i64,
     handled: Handled,
+    reason: Reason,
 }
 
 impl Basis {
@@ -64,9 +66,11 @@ impl Basis {
 }
 
 fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
-    exchange
-        .shows_status()
-        .then(|| Status { ttl: ttl_left(known, exchange.ttl_max, age), handled: exchange.handled })
+    exchange.shows_status().then(|| Status {
+        ttl: ttl_left(known, exchange.ttl_max, age),
+        handled: exchange.handled,
+        reason: exchange.reason,
+    })
 }
 
 /// The responses of one object in one thread.
