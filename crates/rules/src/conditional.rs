@@ -5,6 +5,12 @@
 use copal_base::Time;
 use copal_wire::{Fields, Known, date, syntax};
 
+mod order;
+mod update;
+
+pub use order::{Held, Precondition, precondition};
+pub use update::{head_agrees, selects, update};
+
 /// Whether the client's copy is still good, so that 304 is the answer. To be asked for GET and HEAD and a response with
 /// status 200 only.
 ///
