@@ -104,6 +104,8 @@ pub(crate) struct Private {
     pub(crate) uncacheable: bool,
     /// Why it is not stored, if that is not the request's doing.
     pub(crate) reason: Option<Reason>,
+    /// The request went by the cache: the origin saw it whole.
+    pub(crate) passed: bool,
     /// Its body is a gzip stream.
     pub(crate) sends_gzip: bool,
 }

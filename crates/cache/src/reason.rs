@@ -73,6 +73,7 @@ reasons! {
     RequestNoCache Miss "request-no-cache" "The client wants the backend asked (no-cache).";
     RequestMaxAge Miss "request-max-age" "What is stored is older than the client wants (max-age).";
     MinFresh Miss "min-fresh" "What is stored will not be fresh for as long as the client wants (min-fresh).";
+    Precondition Miss "precondition" "What is stored does not meet If-Match or If-Unmodified-Since of the client; the backend may have what does.";
     AlwaysMiss Miss "always-miss" "VCL set req.hash_always_miss.";
     HitForMiss Miss "hit-for-miss" "The last response was not stored, and left a marker so that requests do not wait for one another.";
     Waited Miss "waited-too-long" "The fetch of another request, which this one waited for, took longer than waiting_list_timeout.";

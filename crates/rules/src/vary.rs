@@ -155,6 +155,17 @@ pub fn same_fields(one: &[u8], other: &[u8]) -> bool {
     entries(one).map(|wanted| wanted.name).eq(entries(other).map(|wanted| wanted.name))
 }
 
+/// Whether two specifications name the same fields in the same order with values that mean the same: then a request that
+/// fits one fits the other, too, by [`matches_normalised`].
+pub fn same_meaning(one: &[u8], other: &[u8]) -> bool {
+    let equal = |(one, other): (Wanted<'_>, Wanted<'_>)| match (one.value, other.value) {
+        (None, None) => true,
+        (Some(value), Some(another)) => value == another || normal::equal(one.name, value, another),
+        _ => false,
+    };
+    same_fields(one, other) && entries(one).zip(entries(other)).all(equal)
+}
+
 /// What a specification says, in order. Ends at the first entry that is none.
 pub fn entries(spec: &[u8]) -> impl Iterator<Item = Wanted<'_>> {
     let mut rest = spec;
@@ -234,6 +245,19 @@ mod tests {
         assert_eq!(build(&of(&[]), &fetched), Ok(vec![]));
         assert_eq!(build(&of(&[("Vary", "")]), &fetched), Ok(vec![]));
         assert!(matches(&[], &fetched));
+    }
+
+    #[test]
+    fn rfc9111_4_1_specifications_of_the_same_meaning() {
+        let vary = of(&[("Vary", "Accept-Language, Foo")]);
+        let spec = |lines: &[(&str, &str)]| build(&vary, &of(lines)).unwrap();
+        let one = spec(&[("Accept-Language", "en, de;q=0.5"), ("Foo", "1, 2")]);
+        assert!(same_meaning(&one, &one));
+        assert!(same_meaning(&one, &spec(&[("Accept-Language", "de;q=0.50,EN"), ("Foo", "1,2")])));
+        assert!(!same_meaning(&one, &spec(&[("Accept-Language", "en, de;q=0.5"), ("Foo", "2, 1")])));
+        assert!(!same_meaning(&one, &spec(&[("Accept-Language", "en, de;q=0.5")])));
+        assert!(!same_meaning(&one, &build(&of(&[("Vary", "Foo")]), &of(&[("Foo", "1, 2")])).unwrap()));
+        assert!(same_meaning(&spec(&[("Foo", "1")]), &spec(&[("Foo", " 1")])));
     }
 
     #[test]

@@ -443,7 +443,18 @@ impl Fetch {
             Purpose::Miss | Purpose::Background => (self.ttl, self.grace, self.keep),
         };
         let (origin_time, uncacheable, reason) = (self.origin_time, self.uncacheable, self.reason);
-        Private { vxid: self.vxid, origin_time, ttl, grace, keep, uncacheable, reason, sends_gzip: false }
+        let passed = self.purpose == Purpose::Pass;
+        Private {
+            vxid: self.vxid,
+            origin_time,
+            ttl,
+            grace,
+            keep,
+            uncacheable,
+            reason,
+            passed,
+            sends_gzip: false,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use copal_store as store;
 pub enum Admit {
     /// What is fresh for a while.
     Fresh,
-    /// Also what is stale from the start, but may be served so or be validated.
+    /// Also what is stale from the start, but may be served so or be validated: by the RFC.
     Alive,
 }
 
@@ -23,6 +23,12 @@ impl Admit {
             Self::Fresh => object.ttl() > 0.0,
             Self::Alive => object.ttl() + object.grace() + object.keep() > 0.0,
         }
+    }
+
+    /// Whether an object of variant `new` takes the place of one of variant `old`. By the RFC requests are compared by what
+    /// they mean, so the older one would answer some of those that the newer one is for.
+    fn replaces(self, old: &[u8], new: &[u8]) -> bool {
+        old == new || self == Self::Alive && vary::same_meaning(old, new)
     }
 }
 
@@ -67,7 +73,7 @@ impl Busy {
             let head = shard.head(&self.key);
             let wanted = !head.end(self.id) && admit.takes(&object);
             head.variants.retain(|variant| {
-                let same = wanted && variant.variant() == object.variant();
+                let same = wanted && admit.replaces(variant.variant(), object.variant());
                 if same {
                     old.push(Arc::clone(variant));
                 }
@@ -76,7 +82,8 @@ impl Busy {
             entered = wanted && self.index.enter(&object);
             if entered {
                 for other in &head.variants {
-                    if !vary::same_fields(other.variant(), object.variant()) {
+                    let (one, another) = (other.variant(), object.variant());
+                    if !vary::same_fields(one, another) || vary::same_meaning(one, another) {
                         other.shade();
                     }
                 }

@@ -15,11 +15,12 @@ use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use rules::conditional::{Held, Precondition};
 use std::rc::Rc;
 use vcl::host::{Action, Sub};
 use wire::range::{Multipart, Ranges};
 use wire::standard_reason;
-use wire::{Known, Version};
+use wire::{Known, KnownSet, Version};
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     let plain = prepared::plain(exchange);
@@ -123,11 +124,23 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     if exchange.esi_level > 0 {
         return included(exchange);
     }
-    let wants_part = matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD");
-    if wants_part && exchange.response.status == 200 && is_not_modified(exchange) {
-        not_modified(exchange);
-        set_connection(exchange);
-        return Ok(());
+    let reads = matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD");
+    // A range of a HEAD means nothing (RFC 9110, section 14.2); Varnish answers as to a GET.
+    let wants_part = reads && !(exchange.rfc && exchange.is_head());
+    if reads {
+        match precondition(exchange) {
+            Precondition::Proceed => {}
+            Precondition::NotModified => {
+                not_modified(exchange);
+                set_connection(exchange);
+                return Ok(());
+            }
+            Precondition::Failed => {
+                failed(exchange);
+                set_connection(exchange);
+                return Ok(());
+            }
+        }
     }
     let wanted = filters::wanted(exchange)?;
     if wanted.changes_body() {
@@ -188,18 +201,46 @@ fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
     set_length(exchange, length);
 }
 
-fn is_not_modified(exchange: &Exchange) -> bool {
+/// What the request's conditions make of a good response.
+fn precondition(exchange: &Exchange) -> Precondition {
     let received = match &exchange.source {
         Source::Stored(known) => known.origin_time(),
+        // What goes by the cache was the origin's to judge; of another answer for one client, it never saw the conditions.
+        Source::Private(private) if exchange.rfc && private.passed => return Precondition::Proceed,
         Source::Private(private) => private.origin_time,
-        Source::None => return false,
+        Source::None => return Precondition::Proceed,
     };
-    rules::conditional::not_modified(
-        &exchange.request.fields,
-        &exchange.response.fields,
-        exchange.now,
-        received,
-    )
+    let (status, request, fields) =
+        (exchange.response.status, &exchange.request.fields, &exchange.response.fields);
+    if exchange.rfc {
+        let held = Held { status, fields, received };
+        return rules::conditional::precondition(&exchange.request.method, request, &held);
+    }
+    let is_same = status == 200 && rules::conditional::not_modified(request, fields, exchange.now, received);
+    if is_same { Precondition::NotModified } else { Precondition::Proceed }
+}
+
+/// If-Match or If-Unmodified-Since does not hold. What the response says of its caching was said of another.
+fn failed(exchange: &mut Exchange) {
+    const KEPT: KnownSet = KnownSet::of(&[
+        Known::CacheStatus,
+        Known::Connection,
+        Known::Date,
+        Known::Etag,
+        Known::LastModified,
+        Known::Server,
+        Known::Via,
+        Known::XVarnish,
+    ]);
+    exchange.body = Body::Empty;
+    let Exchange { response, records, .. } = exchange;
+    for field in response.fields.iter().filter(|field| !KEPT.has(field.known)) {
+        records.text(Tag::RespUnset, field.line);
+    }
+    response.fields.retain(|field| KEPT.has(field.known));
+    status(exchange, 412);
+    exchange.records.text(Tag::Filters, b"");
+    set_length(exchange, 0);
 }
 
 fn not_modified(exchange: &mut Exchange) {

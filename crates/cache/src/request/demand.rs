@@ -8,14 +8,15 @@
 
 use crate::exchange::Exchange;
 use crate::index::lookup::{Suits, ttl_for};
+use crate::reason::Reason;
 use base::Time;
 use copal_base as base;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
+use rules::conditional::{Held, Precondition, precondition};
 use rules::request::Directives;
 use rules::reuse::{Allowed, Reuse, Stored};
-use rules::targeted::Names as Targets;
 use store::Object;
 use wire::{Fields, Known, KnownSet};
 
@@ -60,13 +61,20 @@ impl Demand {
     pub(crate) fn suits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut fields = Fields::new();
         crate::head::load(object.head(), &mut fields);
+        if self.has_conditions {
+            let held = Held { status: object.status(), fields: &fields, received: object.origin_time() };
+            let request = &exchange.request;
+            if precondition(&request.method, &request.fields, &held) == Precondition::Failed {
+                return Suits::No(Reason::Precondition);
+            }
+        }
         let grace = exchange.grace_max.map_or(object.grace(), |max| object.grace().min(max));
         let stored = Stored {
             age: (now - object.origin_time()).max(0.0),
             ttl: ttl_for(object, exchange.ttl_max),
             grace,
             fields: &fields,
-            targets: Targets::standard(),
+            targets: &exchange.current.settings.targeted_fields,
         };
         match rules::reuse::reuse(&self.directives, &stored) {
             Reuse::Fresh | Reuse::Stale(Allowed::Grace) => Suits::Yes,

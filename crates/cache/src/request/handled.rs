@@ -51,7 +51,9 @@ impl Handled {
             Reason::Absent | Reason::Banned => Forward::UriMiss,
             Reason::Variant => Forward::VaryMiss,
             Reason::Expired => Forward::Stale,
-            Reason::RequestNoCache | Reason::RequestMaxAge | Reason::MinFresh => Forward::Request,
+            Reason::RequestNoCache | Reason::RequestMaxAge | Reason::MinFresh | Reason::Precondition => {
+                Forward::Request
+            }
             Reason::AlwaysMiss => Forward::Bypass,
             _ => Forward::Miss,
         });
