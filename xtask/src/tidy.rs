@@ -4,6 +4,7 @@
 //! tree (walk) --> Cargo.toml files --> layers    edges against the picture of layers.toml
 //!             \-> *.rs files       --> source    unsafe, SAFETY, `//!`, pure crates, length
 //!             \-> all text files   --> words     unfinished work, paths of somebody's machine
+//!             \-> docs/rfc.md      --> manual    whether the generated table is current
 //! ```
 //!
 //! Each check takes text and gives findings, so that its tests need no files: a check that cannot fail is not a check.
@@ -18,7 +19,9 @@ mod words;
 use std::fmt;
 use std::path::Path;
 
+use crate::manual;
 use picture::Picture;
+pub(crate) use tree::read;
 
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,13 +72,41 @@ pub(crate) fn check(root: &Path) -> Result<Report, String> {
         }
     }
     findings.extend(picture.stale_exceptions(&files));
+    findings.extend(stale_page(&files));
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(Report { files: files.len(), findings })
+}
+
+/// Whether the generated part of the manual is what the source gives now.
+fn stale_page(files: &[tree::File]) -> Option<Finding> {
+    let text = |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str());
+    let page = text(manual::PAGE);
+    match manual::with_table(page, text(manual::SOURCE)) {
+        Ok(made) if made == page => None,
+        Ok(_) => Some(Finding::new(
+            manual::PAGE,
+            0,
+            format!("not what {} gives: run `cargo xtask gen`", manual::SOURCE),
+        )),
+        Err(error) => Some(Finding::new(manual::PAGE, 0, error)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_is_not_current_is_found() {
+        let file = |path: &str, text: &str| tree::File { path: path.to_owned(), text: text.to_owned() };
+        let source = "DIFFERENCES: &[Difference] = &[ \"a\", \"b\", \"c\", \"d\"\n];";
+        let page = "<!-- begin differences: made by `cargo xtask gen` -->\n<!-- end differences -->\n";
+        let made = manual::with_table(page, source).expect("both are whole");
+        let check = |page: &str| stale_page(&[file(manual::PAGE, page), file(manual::SOURCE, source)]);
+        assert_eq!(check(&made), None);
+        assert!(check(page).is_some_and(|finding| finding.text.contains("xtask gen")));
+        assert!(stale_page(&[]).is_some());
+    }
 
     #[test]
     fn the_tree_itself_is_readable() {

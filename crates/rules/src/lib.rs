@@ -3,13 +3,15 @@
 //! There are two books. With `rfc=off` [`ttl`] (how long) and [`storable`] (whether) decide as Varnish does; with `rfc=on`
 //! [`judge`] decides both by RFC 9111, [`request`] reads what the client wants, [`reuse`] whether that fits what is stored,
 //! [`invalidate`] what an unsafe request makes unusable. For both there are [`vary`] (for whom), [`conditional`] (is it still
-//! so), [`hop`] (which fields end here) and [`coding`].
+//! so), [`hop`] (which fields end here) and [`coding`]. [`differences`] is the list of
+//! where the two books differ.
 
 pub mod age;
 pub mod cache_control;
 pub mod cache_status;
 pub mod coding;
 pub mod conditional;
+pub mod differences;
 pub mod directive;
 pub mod heuristics;
 pub mod hop;
