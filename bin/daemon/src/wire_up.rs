@@ -32,6 +32,11 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         max_retries: count(parameters.max_retries),
         http_range_support: parameters.http_range_support,
         http_range_max: size(parameters.http_range_max),
+        segment_size: match parameters.segment_size {
+            0 => 0,
+            size => size.max(4 << 10),
+        },
+        sparse_min_size: parameters.sparse_min_size,
         lru_interval: parameters.lru_interval,
         nuke_limit: parameters.nuke_limit,
         ban_lurker: cache::ban::Pace {

@@ -8,6 +8,7 @@ use crate::filter::esi::assemble::Assembly;
 use crate::filter::{Chain, Pace, STEP};
 use crate::index::hot::Known;
 use crate::parts::Parts;
+use crate::sparse::Reader;
 use bytes::Bytes;
 use copal_observe::{Records, Tag};
 use copal_origin as origin;
@@ -38,6 +39,8 @@ pub enum Body {
     Bytes(Bytes, usize),
     /// A range of an object.
     Object(Rc<Known>, Cursor),
+    /// A range of an object that is kept in pieces.
+    Sparse(Box<Reader>),
     /// Several ranges of an object, with what stands between them.
     Parts(Box<Parts>),
     /// Straight from an origin.
@@ -70,6 +73,7 @@ impl Body {
             Self::Object(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
                 .await
                 .map_err(|store::cursor::Cut| Aborted),
+            Self::Sparse(reader) => reader.ready().await,
             Self::Parts(parts) => parts.ready().await,
             Self::Relay(relay) => Box::pin(relay.ready()).await,
             Self::Filtered(filtered) => Box::pin(filtered.ready()).await,
@@ -83,6 +87,7 @@ impl Body {
             Self::Empty => {}
             Self::Bytes(bytes, at) => out.push(IoSlice::new(&bytes[*at..])),
             Self::Object(known, cursor) => cursor.slices(known, PIECES, out),
+            Self::Sparse(reader) => reader.slices(out),
             Self::Parts(parts) => parts.slices(out),
             Self::Relay(relay) => out.push(IoSlice::new(relay.bytes())),
             Self::Filtered(filtered) => filtered.slices(out),
@@ -96,6 +101,7 @@ impl Body {
             Self::Empty => debug_assert_eq!(count, 0),
             Self::Bytes(_, at) => *at += count,
             Self::Object(known, cursor) => cursor.consume(known, count as u64),
+            Self::Sparse(reader) => reader.consume(count),
             Self::Parts(parts) => parts.consume(count),
             Self::Relay(relay) => relay.from += count,
             Self::Filtered(filtered) => filtered.consume(count),
@@ -106,6 +112,7 @@ impl Body {
     /// Writes the records that were made on the way, as the body is at its end or given up.
     pub(crate) fn close(&mut self, records: &mut Records) {
         match self {
+            Self::Sparse(reader) => reader.close(records),
             Self::Filtered(filtered) => filtered.close(records),
             Self::Esi(assembly) => assembly.close(records),
             Self::Empty | Self::Bytes(..) | Self::Object(..) | Self::Parts(_) | Self::Relay(_) => {}
@@ -123,8 +130,13 @@ impl Drop for Body {
         match self {
             Self::Object(known, cursor) => cursor.close(known),
             Self::Esi(assembly) => assembly.abandon(),
-            // Parts leave what they read by themselves.
-            Self::Empty | Self::Bytes(..) | Self::Parts(_) | Self::Relay(_) | Self::Filtered(_) => {}
+            // Parts and pieces leave what they read by themselves.
+            Self::Empty
+            | Self::Bytes(..)
+            | Self::Sparse(_)
+            | Self::Parts(_)
+            | Self::Relay(_)
+            | Self::Filtered(_) => {}
         }
     }
 }

@@ -26,6 +26,8 @@ use crate::request;
 use crate::request::demand::Demand;
 use crate::request::handled::Handled;
 use crate::session::Session;
+use crate::sparse::Reader;
+use crate::sparse::lane::Link;
 use crate::top::Top;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
@@ -183,6 +185,12 @@ pub struct Exchange {
     pub(crate) reason: Reason,
     /// Where VCL decided that, if it did; a place in `current`'s.
     pub(crate) decided_at: Option<At>,
+    /// The body of an object in pieces, opened before the response's head is made.
+    pub(crate) sparse: Option<Box<Reader>>,
+    /// The way to the first pieces of an object that this request fetched.
+    pub(crate) lane: Option<Link>,
+    /// The lookup was begun again because the origin had another version.
+    pub(crate) looked_again: bool,
     /// The length of a body that was still growing when it was found: if it breaks off, this is what was promised.
     pub(crate) promised: Option<u64>,
     pub(crate) client_ip: SocketAddr,
@@ -266,6 +274,9 @@ impl Exchange {
             hit: false,
             reason: Reason::Hit,
             decided_at: None,
+            sparse: None,
+            lane: None,
+            looked_again: false,
             promised: None,
             client_ip: session.client,
             identity: None,
@@ -396,6 +407,8 @@ impl Exchange {
         self.hit = false;
         self.reason = Reason::Hit;
         self.decided_at = None;
+        self.looked_again = false;
+        self.let_pieces_go();
         self.identity = None;
         self.backend_hint = Hint::Default;
         self.storage_hint = None;
@@ -414,6 +427,12 @@ impl Exchange {
         self.filters = None;
         self.hash_input.clear();
         self.synthetic.clear();
+    }
+
+    /// Lets go of what was opened of an object in pieces.
+    #[inline]
+    pub(crate) fn let_pieces_go(&mut self) {
+        (self.sparse, self.lane) = (None, None);
     }
 
     /// Logs the request as VCL left it, in the transaction that a restart began.
@@ -563,6 +582,7 @@ impl Exchange {
         self.begun = false;
         self.body = Body::Empty;
         self.source = Source::None;
+        self.let_pieces_go();
         // What waits for its next request keeps no VCL.
         self.began_with = None;
         self.current = Rc::clone(self.local.idle());

@@ -23,6 +23,7 @@ mod request;
 pub mod session;
 pub mod settings;
 pub mod shared;
+mod sparse;
 pub mod sweep;
 mod top;
 
@@ -35,3 +36,4 @@ pub use request::pipe::Pipe;
 pub use session::Session;
 pub use settings::Settings;
 pub use shared::{Shared, Stores, Vcl};
+pub use sparse::{Ranges, Reader};

@@ -38,6 +38,10 @@ pub struct Settings {
     pub http_range_support: bool,
     /// The most ranges of one request that are served; with more, the whole object is.
     pub http_range_max: usize,
+    /// How large the pieces are in which parts of an object are fetched and kept; 0: only wholes are.
+    pub segment_size: u64,
+    /// What is smaller is fetched and kept whole.
+    pub sparse_min_size: u64,
     /// How often the eviction order is told of an object's use, at most.
     pub lru_interval: Seconds,
     /// How many objects one request for memory may evict.
@@ -169,6 +173,8 @@ impl Default for Settings {
             max_retries: 4,
             http_range_support: true,
             http_range_max: 1000,
+            segment_size: 1 << 20,
+            sparse_min_size: 1 << 20,
             lru_interval: 2.0,
             nuke_limit: 50,
             ban_lurker: Pace::default(),

@@ -3,6 +3,7 @@
 use crate::ban::Bans;
 use crate::index::Index;
 use crate::settings::Settings;
+use crate::sparse::Ranges;
 use base::clock::Clock;
 use base::vxid::VxidSource;
 use base::{Live, Time};
@@ -53,6 +54,8 @@ pub struct Shared {
     pub bans: Arc<Bans>,
     /// Transaction numbers.
     pub vxids: Arc<VxidSource>,
+    /// Which backends serve ranges.
+    pub ranges: Ranges,
     /// Makes backends while requests run. Set once, before the first VCL; tests may do without.
     pub maker: OnceLock<Arc<origin::Maker>>,
 }
@@ -98,6 +101,11 @@ impl Stores {
             return &self.named[0];
         }
         &self.named[self.turn.fetch_add(1, Ordering::Relaxed) % self.named.len()]
+    }
+
+    /// The size of the smallest store that objects go to by turns; `None` if none has a limit.
+    pub fn smallest(&self) -> Option<u64> {
+        self.named.iter().filter_map(|store| store.size()).min()
     }
 
     /// The store for what is short-lived or not cacheable.

@@ -184,7 +184,7 @@ pub(crate) fn is_at_end(body: &Body, sent: u64) -> bool {
                 && known.state() == copal_cache::State::Stored
         }
         Body::Parts(parts) => parts.is_at_end(),
-        Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
+        Body::Sparse(_) | Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
     }
 }
 

@@ -252,6 +252,11 @@ counters! {
         not_stored_too_big: Counter Integer Info "Responses not stored: no room could be made";
         origin_malformed: Counter Integer Info "Backend responses dropped: malformed head or framing";
         origin_truncated: Counter Integer Info "Backend responses dropped: shorter than promised";
+        segments_fetched: Counter Integer Info "Segments of objects kept in pieces: stored from an origin";
+        segment_fetches: Counter Integer Info "Segments: requests to origins for missing ones";
+        segment_hits: Counter Integer Info "Segments: found when they were wanted";
+        segment_bytes: Counter Bytes Info "Segments: bytes from origins";
+        sparse_changed: Counter Integer Info "Objects kept in pieces: dropped, the origin has another version";
         log_lost: Counter Integer Diag "Log batches given up because the log lapped their writer";
     }
 }

@@ -266,6 +266,12 @@ impl Object {
         }
     }
 
+    /// As [`Object::begin_window`], of an object that never counted as stored. Nobody else has it yet.
+    pub(crate) fn begin_apart(&self) {
+        self.mark_gone();
+        self.state.fetch_or(WINDOW_BIT, Ordering::Release);
+    }
+
     /// From now on only a window of the body is kept. Called by the one writer.
     pub(crate) fn begin_window(&self) {
         self.unlink();

@@ -90,6 +90,16 @@ pub trait Engine: Send + Sync {
     /// [`Full`] if there is none.
     fn reserve(&self, bytes: u64) -> Result<Hold, Full>;
 
+    /// Begins a response of which only a window is kept: nobody finds it, and who holds it reads along. It needs no room
+    /// and evicts nothing.
+    ///
+    /// # Errors
+    /// [`Full`] if variant or head is longer than allowed.
+    fn begin_window(&self, creation: &Creation<'_>) -> Result<Fill, Full>;
+
+    /// How many bytes it may keep; `None` if there is no limit.
+    fn size(&self) -> Option<u64>;
+
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
 }

@@ -55,6 +55,13 @@ impl Fill {
         }
     }
 
+    /// Of an object that keeps a window from the start.
+    pub(crate) fn windowed(object: Arc<Object>, space: Arc<Space>, length: Option<u64>) -> Self {
+        let mut fill = Self::new(object, space, length);
+        fill.windowed = true;
+        fill
+    }
+
     /// The object being filled.
     pub fn object(&self) -> &Arc<Object> {
         &self.object

@@ -132,6 +132,21 @@ impl Engine for Memory {
         Hold::reserve(&self.space, bytes)
     }
 
+    fn begin_window(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
+        let size = first::size_for(creation.variant, creation.head, 0).ok_or(Full)?;
+        self.space.hold(OBJECT_BYTES + size);
+        self.space.objects.fetch_add(1, Ordering::Relaxed);
+        let first = First::new(0, creation.attributes.status, creation.variant, creation.head);
+        let space = Arc::clone(&self.space);
+        let object = Object::new(creation.key, &creation.attributes, creation.length, first, space);
+        object.begin_apart();
+        Ok(Fill::windowed(Arc::new(object), Arc::clone(&self.space), creation.length))
+    }
+
+    fn size(&self) -> Option<u64> {
+        (self.space.size < u64::MAX).then_some(self.space.size)
+    }
+
     fn statistics(&self) -> Statistics {
         let space = &self.space;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

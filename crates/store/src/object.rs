@@ -56,6 +56,8 @@ impl Flags {
     pub const RECODED: u8 = 16;
     /// The body, once stored, is known to be what its coding says.
     pub const CHECKED: u8 = 32;
+    /// It stands for a body that is kept in pieces, or is one of them: the cache knows which.
+    pub const SPARSE: u8 = 128;
 
     /// Whether all of `bits` are set.
     pub fn has(self, bits: u8) -> bool {

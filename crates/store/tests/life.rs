@@ -237,6 +237,29 @@ fn a_body_that_outgrows_the_store_goes_through_a_window() {
 }
 
 #[test]
+fn a_window_from_the_start_needs_no_room() {
+    let (memory, _) = engine(Some(64 << 10));
+    let creation = Creation {
+        key: [9; 32],
+        attributes: attributes(9),
+        variant: b"",
+        head: b"head",
+        length: Some(1 << 20),
+    };
+    assert!(memory.begin(&creation).is_err());
+    let mut fill = memory.begin_window(&creation).unwrap();
+    let object = Arc::clone(fill.object());
+    assert!(object.is_gone() && object.is_windowed());
+    assert_eq!(memory.statistics().linked, 0);
+    fill.append(&body(9, 1 << 20)).unwrap();
+    fill.commit();
+    assert_eq!(object.state(), State::Stored);
+    assert_eq!(read_all(&object, 0, 1 << 20), (1 << 20, DONE));
+    drop(object);
+    assert_empty(&memory);
+}
+
+#[test]
 fn a_window_waits_for_its_first_reader_and_ends_with_its_last() {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 5, b"head", None).unwrap();

@@ -216,6 +216,7 @@ variables! {
     BerespDoEsi "beresp.do_esi" Bool: RESPONSE; RESPONSE; NONE; ANY ANY,
     BerespDoGunzip "beresp.do_gunzip" Bool: RESPONSE; RESPONSE; NONE; ANY ANY,
     BerespDoGzip "beresp.do_gzip" Bool: RESPONSE; RESPONSE; NONE; ANY ANY,
+    BerespDoSparse "beresp.do_sparse" Bool: RESPONSE; RESPONSE; NONE; ANY ANY,
     BerespDoStream "beresp.do_stream" Bool: RESPONSE; RESPONSE; NONE; ANY ANY,
     BerespFilters "beresp.filters" String: BACKEND_RESPONSE; BACKEND_RESPONSE; NONE; ANY ANY,
     BerespGrace "beresp.grace" Duration: RESPONSE; RESPONSE; NONE; ANY ANY,

@@ -76,6 +76,72 @@ pub fn parse(value: &[u8], length: u64, max: usize) -> Ranges {
     Ranges::Parts(arrange(parts))
 }
 
+/// One range of a request, as it is written: the representation's length is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spec {
+    /// From this byte to that, both included, or to the end.
+    From(u64, Option<u64>),
+    /// The last so many bytes.
+    Last(u64),
+}
+
+/// The first range of a Range field's `value`; `None` if any of them is malformed, or the unit is not ours.
+///
+/// Source: RFC 9110, section 14.1.2.
+pub fn first_spec(value: &[u8]) -> Option<Spec> {
+    let (unit, set) = value.split_at_checked(b"bytes=".len())?;
+    let is_good = |spec: &[u8]| range(spec, u64::MAX).is_ok();
+    if !unit.eq_ignore_ascii_case(b"bytes=") || !syntax::tokens(set).all(is_good) {
+        return None;
+    }
+    let spec = syntax::tokens(set).next()?;
+    let dash = spec.iter().position(|&byte| byte == b'-')?;
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    match (number(first), number(last)) {
+        (Ok(first), Ok(last)) => Some(Spec::From(first, Some(last))),
+        (Ok(first), Err(Malformed)) => Some(Spec::From(first, None)),
+        (Err(Malformed), Ok(last)) => Some(Spec::Last(last)),
+        (Err(Malformed), Err(Malformed)) => None,
+    }
+}
+
+/// What a Content-Range field says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentRange {
+    /// First and last byte, both included and below the length where that is known.
+    Part {
+        /// The first byte.
+        first: u64,
+        /// The last byte, included.
+        last: u64,
+        /// The length of the whole; `*` is `None`.
+        length: Option<u64>,
+    },
+    /// Nothing that was asked for exists; the length of the representation.
+    Unsatisfied(u64),
+}
+
+/// Reads a Content-Range field's `value`; `None` if it is malformed, or its unit is not ours.
+///
+/// Source: RFC 9110, section 14.4.
+pub fn parse_content_range(value: &[u8]) -> Option<ContentRange> {
+    let (unit, rest) = value.split_at_checked(b"bytes ".len())?;
+    if !unit.eq_ignore_ascii_case(b"bytes ") {
+        return None;
+    }
+    let slash = rest.iter().position(|&byte| byte == b'/')?;
+    let (span, length) = (&rest[..slash], &rest[slash + 1..]);
+    let length = if length == b"*" { None } else { Some(syntax::parse_digits(length)?) };
+    if span == b"*" {
+        return length.map(ContentRange::Unsatisfied);
+    }
+    let dash = span.iter().position(|&byte| byte == b'-')?;
+    let (first, last) = (syntax::parse_digits(&span[..dash])?, syntax::parse_digits(&span[dash + 1..])?);
+    let is_valid = first <= last && length.is_none_or(|length| last < length) && last < u64::MAX;
+    is_valid.then_some(ContentRange::Part { first, last, length })
+}
+
+#[derive(Debug)]
 struct Malformed;
 
 /// One range, cut at the end; `None` if nothing of it exists.
@@ -308,6 +374,48 @@ mod tests {
     }
 
     #[test]
+    fn rfc9110_14_1_2_the_first_as_written() {
+        let check = |value: &str, expected| assert_eq!(first_spec(value.as_bytes()), expected, "{value}");
+        check("bytes=0-9", Some(Spec::From(0, Some(9))));
+        check("BYTES=5-", Some(Spec::From(5, None)));
+        check("bytes=-7,0-1", Some(Spec::Last(7)));
+        check("bytes= , 3-4", Some(Spec::From(3, Some(4))));
+        check("bytes=-0", Some(Spec::Last(0)));
+        for value in
+            ["bytes=", "bytes=9-0", "bytes=0-1,x", "bytes=-", "bytes", "items=0-1", "", "bytes=0-1,9-0"]
+        {
+            check(value, None);
+        }
+    }
+
+    #[test]
+    fn rfc9110_14_4_read() {
+        let check =
+            |value: &str, expected| assert_eq!(parse_content_range(value.as_bytes()), expected, "{value}");
+        let part = |first, last, length| Some(ContentRange::Part { first, last, length });
+        check("bytes 0-9/100", part(0, 9, Some(100)));
+        check("Bytes 5-5/6", part(5, 5, Some(6)));
+        check("bytes 0-9/*", part(0, 9, None));
+        check("bytes */47", Some(ContentRange::Unsatisfied(47)));
+        for value in [
+            "bytes 9-0/100",
+            "bytes 0-100/100",
+            "bytes 0-9",
+            "bytes */*",
+            "bytes 0-9/99999999999999999999999",
+            "bytes 0-18446744073709551615/*",
+            "bytes -9/100",
+            "bytes 0-/100",
+            "bytes=0-9/100",
+            "items 0-9/100",
+            "bytes 0 - 9/100",
+            "",
+        ] {
+            check(value, None);
+        }
+    }
+
+    #[test]
     fn rfc9110_14_1_2_several_ranges() {
         check("bytes=0-1, 5-6,,10-", 100, parts(&[(0, 1), (5, 6), (10, 99)]));
         check("bytes=50-60,0-1", 100, parts(&[(50, 60), (0, 1)]));
@@ -436,8 +544,9 @@ mod tests {
         }
 
         #[test]
-        fn any_value_parses_without_a_panic(value in "(bytes)?=?[0-9a, -]{0,60}", length in any::<u64>()) {
+        fn any_value_parses_without_a_panic(value in "(bytes)?[= ]?[0-9a,/* -]{0,60}", length in any::<u64>()) {
             let _ = parse(value.as_bytes(), length, 8);
+            let _ = (first_spec(value.as_bytes()), parse_content_range(value.as_bytes()));
         }
     }
 }

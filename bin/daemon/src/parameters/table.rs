@@ -280,6 +280,11 @@ parameters! {
     rfc: bool = false, Switch, "bool", [],
         "Whether requests are answered by RFC 9111 and RFC 9110 where Varnish has ways of its own; VCL can choose for \
          each request (req.rfc). Copal's own.";
+    segment_size: u64 = 1 << 20, Bytes(0, Some(1 << 30)), "bytes", [],
+        "How large the pieces are in which parts of large objects are fetched and kept; 0: objects are fetched whole. \
+         Those that are kept already stay as they are. Copal's own.";
+    sparse_min_size: u64 = 1 << 20, Bytes(0, None), "bytes", [],
+        "What is smaller than this is fetched and kept whole, whatever part of it is asked for. Copal's own.";
     synthetic_max: u64 = 1 << 20, Bytes(1 << 10, None), "bytes", [],
         "The longest body that VCL may make. Copal's own.";
     targeted_fields: String = "CDN-Cache-Control".to_owned(), FieldNames, "", [],

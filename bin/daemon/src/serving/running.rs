@@ -89,6 +89,7 @@ impl Running {
             pipes: AtomicU64::new(0),
             bans,
             vxids: Arc::new(VxidSource::default()),
+            ranges: cache::Ranges::default(),
             maker: OnceLock::new(),
         });
         let parts = Parts {

@@ -1,11 +1,13 @@
 //! From an accepted answer to an object in a store, or to a response for one client.
 
 use super::filters::Filters;
-use super::{Answer, Fetch, Fetched, Purpose, Step, fill};
+use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part};
 use crate::body::{Body, Passing, Relay};
 use crate::index::busy::Admit;
 use crate::index::hot::Known;
 use crate::reason::Reason;
+use crate::sparse::Reader;
+use crate::sparse::site::Site;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_rules as rules;
@@ -21,6 +23,9 @@ use wire::h1::ResponseFraming;
 
 /// Stores the answer, or hands it to the asking client. `hit_for_pass` is the life of such a marker, if one is wanted.
 pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option<f64>) -> Step {
+    if fetch.part.is_some() && (hit_for_pass.is_some() || !part::fits(fetch)) {
+        return part::whole_instead(fetch, answer);
+    }
     if let Some(ttl) = hit_for_pass {
         let since = fetch.origin_time;
         fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
@@ -63,6 +68,12 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     if fetch.was_304 {
         return fill::from_stale(fetch, &variant).await;
     }
+    if let Some(part) = fetch.part {
+        return match part::store(fetch, answer, &variant, part).await {
+            Ok(step) => step,
+            Err(answer) => part::whole_instead(fetch, answer),
+        };
+    }
     let length = match answer.framing {
         ResponseFraming::None => Some(0),
         ResponseFraming::Length(length) => Some(length),
@@ -92,7 +103,7 @@ fn filters(fetch: &mut Fetch, answer: &Answer) -> Result<Filters, String> {
 }
 
 /// By what requests the response is told apart. Where gzip is ours to do, one object serves clients of both kinds.
-fn variant(fetch: &Fetch) -> Result<Vec<u8>, rules::vary::Unusable> {
+pub(super) fn variant(fetch: &Fetch) -> Result<Vec<u8>, rules::vary::Unusable> {
     let fields = &fetch.response.fields;
     let ours = fetch.current.settings.http_gzip_support.then_some(Field::AcceptEncoding);
     rules::vary::build_without(fields, &fetch.request.fields, ours)
@@ -285,7 +296,14 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     if fetch.was_304 {
         // An uncacheable 304: the body is the stale object's.
         if let Some(stale) = &fetch.stale {
-            let body = Body::object(stale, 0, u64::MAX);
+            let body = match stale.sparse() {
+                None => Body::object(stale, 0, u64::MAX),
+                Some(layout) => {
+                    let whole = vec![(0, layout.total)];
+                    let reader = Reader::new(Site::of_fetch(fetch), stale, layout, whole, None);
+                    Body::Sparse(Box::new(reader))
+                }
+            };
             if let Some(length) = stale.length() {
                 head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
             }

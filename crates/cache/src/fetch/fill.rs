@@ -2,7 +2,7 @@
 
 use super::filters::Filters;
 use super::trail::Trail;
-use super::{Answer, Failure, Fetch, Fetched, Step, conclude};
+use super::{Answer, Failure, Fetch, Fetched, Step, conclude, part};
 use crate::body::Body;
 use crate::filter::{self, Chain, Pace};
 use crate::index::hot::Known;
@@ -51,10 +51,28 @@ pub(super) async fn from_origin(
             }
         }
     }
+    let whole = part::of_whole(fetch, length, &filters.chain);
+    if let Some(part) = whole.filter(|_| fetch.do_sparse == Some(true)) {
+        let answer = Answer { connection: Some(connection), framing };
+        match part::store(fetch, answer, variant, part).await {
+            Ok(step) => return step,
+            Err(answer) => {
+                conclude::release(fetch);
+                return conclude::private(fetch, answer, first, filters).await;
+            }
+        }
+    }
     let stored = if filters.chain.is_empty() { known } else { None };
     let Some(fill) = conclude::begin(fetch, variant, stored, filters.flags) else {
+        let mut answer = Answer { connection: Some(connection), framing };
+        if let Some(part) = whole {
+            // What is too large as one may fit in pieces.
+            match part::store(fetch, answer, variant, part).await {
+                Ok(step) => return step,
+                Err(left) => answer = left,
+            }
+        }
         conclude::release(fetch);
-        let answer = Answer { connection: Some(connection), framing };
         return conclude::private(fetch, answer, first, filters).await;
     };
     let object = Arc::clone(fill.object());
@@ -150,8 +168,10 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         fetch.trail.records.text(Tag::FetchError, b"Template object failed");
         return Step::failed();
     }
-    let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED);
-    let Some(mut fill) = conclude::begin(fetch, variant, stale.length(), coding) else {
+    let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED | Flags::SPARSE);
+    // Of an object in pieces that is none; what it has of its body stays where it is.
+    let length = stale.object().length();
+    let Some(mut fill) = conclude::begin(fetch, variant, length, coding) else {
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
         return conclude::private(fetch, answer, Vec::new(), Filters::default()).await;
@@ -185,11 +205,17 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         return conclude::private(fetch, answer, Vec::new(), Filters::default()).await;
     }
     let object = Arc::clone(fill.object());
-    conclude::publish(fetch, &fill);
-    fill.commit();
+    if stale.sparse().is_some() {
+        // What has no plan yet would be taken for empty.
+        fill.commit();
+        conclude::insert(fetch, &object);
+    } else {
+        conclude::publish(fetch, &fill);
+        fill.commit();
+    }
     // The new object stands in its place, whatever its variant was.
     fetch.local.shared.index.unlink(stale.object());
-    fetch.trail.stored_body = stale.length();
+    fetch.trail.stored_body = length;
     fetch.trail.end_body();
     Step::Done(Fetched::Stored(object))
 }

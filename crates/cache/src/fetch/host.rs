@@ -60,6 +60,7 @@ impl Fetch {
     /// The store that VCL names; one that does not exist is none.
     fn set_storage(&mut self, name: Option<Text>) {
         let stores = &self.local.shared.stores;
+        self.storage_is_set = true;
         self.storage = name.and_then(|name| stores.find(&name).cloned());
     }
 
@@ -110,6 +111,7 @@ impl Fetch {
             Var::BerespDoGzip => Value::Bool(self.do_gzip),
             Var::BerespDoGunzip => Value::Bool(self.do_gunzip),
             Var::BerespDoStream => Value::Bool(self.do_stream),
+            Var::BerespDoSparse => Value::Bool(self.do_sparse.unwrap_or(self.part.is_some())),
             Var::BerespFilters => Value::String(Some(self.filter_list())),
             Var::BerespWas304 => Value::Bool(self.was_304),
             Var::BerespBackend => Value::Backend(self.chosen.clone()),
@@ -204,6 +206,7 @@ impl Host for Fetch {
                 self.uncacheable |= flag(&value);
             }
             Var::BerespDoStream => self.do_stream = flag(&value),
+            Var::BerespDoSparse => self.do_sparse = Some(flag(&value)),
             Var::BerespStorage => {
                 if let Value::Storage(storage) = value {
                     self.set_storage(storage);
@@ -216,6 +219,7 @@ impl Host for Fetch {
             // A hint that names no store is not taken.
             Var::BerespStorageHint => {
                 if let Some(engine) = self.local.shared.stores.find(&text(value)) {
+                    self.storage_is_set = true;
                     self.storage = Some(Arc::clone(engine));
                 }
             }

@@ -15,6 +15,7 @@ mod error;
 mod fill;
 pub(crate) mod filters;
 mod host;
+mod part;
 pub(crate) mod prepare;
 mod response;
 mod send;
@@ -31,6 +32,11 @@ use crate::local::{Current, Local};
 use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use crate::session::Session;
+use crate::sparse::answer::Part;
+use crate::sparse::ask::Ask;
+use crate::sparse::lane::Link;
+use crate::sparse::layout::{Layout, Validator};
+use crate::sparse::site::Site;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
 use copal_base as base;
@@ -64,6 +70,8 @@ pub(crate) enum Purpose {
     Background,
     /// For one client alone.
     Pass,
+    /// Missing segments of an object that is there in part.
+    Segment,
 }
 
 /// What it brought.
@@ -71,6 +79,8 @@ pub(crate) enum Purpose {
 pub(crate) enum Fetched {
     /// An object in a store, perhaps still filling.
     Stored(Arc<Object>),
+    /// An object in pieces, whose first ones are on their way.
+    Sparse(Arc<Object>, Link),
     /// A response for the asking client alone.
     Private { head: Box<ResponseHead>, body: Body, private: Private },
     /// Nothing: abandoned or failed beyond `vcl_backend_error`.
@@ -94,9 +104,9 @@ impl Step {
 }
 
 /// A response whose head is read.
-struct Answer {
-    connection: Option<origin::Connection>,
-    framing: ResponseFraming,
+pub(crate) struct Answer {
+    pub(crate) connection: Option<origin::Connection>,
+    pub(crate) framing: ResponseFraming,
 }
 
 /// Time limits that VCL sets for one fetch, in seconds; `None` is the backend's.
@@ -156,6 +166,48 @@ pub(crate) enum Upload {
     Spent,
 }
 
+impl Purpose {
+    /// What links to such a fetch are called in the log.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Miss => "fetch",
+            Self::Background => "bgfetch",
+            Self::Pass => "pass",
+            Self::Segment => "segment",
+        }
+    }
+}
+
+/// What a fetch begins with.
+struct Facts {
+    vxid: Vxid,
+    purpose: Purpose,
+    key: Key,
+    client_ip: SocketAddr,
+    rfc: bool,
+    now: Time,
+}
+
+/// The records of a new fetch, on behalf of the first of `vxids`; the second is its own.
+fn open_trail(
+    local: &Rc<Local>,
+    current: &Current,
+    (parent, vxid): (Vxid, Vxid),
+    label: &str,
+    now: Time,
+) -> Trail {
+    local.counters.s_fetch.inc();
+    let mut trail = Trail::new(local, now);
+    let records = &mut trail.records;
+    records.begin(vxid, Kind::Backend);
+    records.link(Tag::Begin, "bereq", parent, label);
+    if let Some(vcl) = &current.vcl {
+        records.text(Tag::VCL_use, vcl.name.as_bytes());
+    }
+    records.timestamp("Start", now, now, now);
+    trail
+}
+
 /// One fetch. See the module.
 pub(crate) struct Fetch {
     pub(crate) local: Rc<Local>,
@@ -209,6 +261,18 @@ pub(crate) struct Fetch {
     /// `utils.fast_304()`: a 304 changes nothing but the times of the object.
     pub(crate) in_place: bool,
     pub(crate) do_stream: bool,
+    /// The part that is asked for in place of the whole, if any.
+    pub(crate) plan: part::Plan,
+    /// What came of the whole, where that is not all.
+    pub(crate) part: Option<Part>,
+    /// The origin says that it serves ranges.
+    pub(crate) serves_ranges: bool,
+    /// What tells this version of the response, as the origin said it.
+    pub(crate) validator: Option<Validator>,
+    /// `beresp.do_sparse` as VCL set it.
+    pub(crate) do_sparse: Option<bool>,
+    /// VCL chose the store.
+    pub(crate) storage_is_set: bool,
     /// `beresp.do_esi`
     pub(crate) do_esi: bool,
     /// `beresp.do_gzip`
@@ -236,55 +300,86 @@ pub(crate) struct Fetch {
 impl Fetch {
     /// A fetch on behalf of `exchange`.
     pub(crate) fn of(exchange: &mut Exchange, purpose: Purpose) -> Self {
-        let local = &exchange.local;
-        let vxid = local.vxid();
-        let now = local.now();
-        let label = match purpose {
-            Purpose::Miss => "fetch",
-            Purpose::Background => "bgfetch",
-            Purpose::Pass => "pass",
-        };
+        let vxid = exchange.local.vxid();
+        let now = exchange.local.now();
+        let label = purpose.label();
         exchange.records.link(Tag::Link, "bereq", vxid, label);
-        local.counters.s_fetch.inc();
-        let mut trail = Trail::new(local, now);
-        let records = &mut trail.records;
-        records.begin(vxid, Kind::Backend);
-        records.link(Tag::Begin, "bereq", exchange.vxid, label);
-        if let Some(vcl) = &exchange.current.vcl {
-            records.text(Tag::VCL_use, vcl.name.as_bytes());
-        }
-        records.timestamp("Start", now, now, now);
-        let settings = &exchange.current.settings;
+        let trail = open_trail(&exchange.local, &exchange.current, (exchange.vxid, vxid), label, now);
+        let request = prepare::request(exchange, purpose, vxid);
+        let mut fetch = Self::new(
+            trail,
+            request,
+            (&exchange.session, &exchange.current),
+            Facts { vxid, purpose, key: exchange.key, client_ip: exchange.client_ip, rfc: exchange.rfc, now },
+        );
+        fetch.asked = Some((exchange.request.method.clone(), exchange.request.version));
+        fetch.backend = exchange.hint();
+        fetch.upload = prepare::upload(exchange, purpose);
+        fetch.identity.clone_from(&exchange.identity);
+        fetch.authorized = exchange.request.fields.has_known(Field::Authorization);
+        fetch.marker = exchange.marker.map(|marker| match marker {
+            vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
+            _ => vcl::variables::Var::BereqIsHitmiss,
+        });
+        fetch.plan = part::plan(exchange, purpose);
+        fetch
+    }
+
+    /// A fetch of bytes `first..=last` of the object under `key` that `layout` describes, at `site`.
+    pub(crate) fn segments(site: &Site, key: &Key, layout: &Layout, span: (u64, u64)) -> Self {
+        let vxid = site.local.vxid();
+        let now = site.local.now();
+        let purpose = Purpose::Segment;
+        let trail = open_trail(&site.local, &site.current, (site.vxid, vxid), purpose.label(), now);
+        let request = part::segment_request(site, vxid, layout, span);
+        let mut fetch = Self::new(
+            trail,
+            request,
+            (&site.session, &site.current),
+            Facts { vxid, purpose, key: *key, client_ip: site.client_ip, rfc: site.rfc, now },
+        );
+        fetch.backend.clone_from(&site.backend);
+        fetch.identity.clone_from(&site.identity);
+        fetch
+    }
+
+    fn new(
+        trail: Trail,
+        request: RequestHead,
+        (session, current): (&Rc<Session>, &Rc<Current>),
+        facts: Facts,
+    ) -> Self {
+        let Facts { vxid, purpose, key, client_ip, rfc, now } = facts;
+        let settings = &current.settings;
         let (default_ttl, default_grace, default_keep) =
             (settings.default_ttl, settings.default_grace, settings.default_keep);
-        let request = prepare::request(exchange, purpose, vxid);
         let mut original = RequestHead::default();
         original.copy_from(&request);
         Self {
-            local: Rc::clone(local),
-            session: Rc::clone(&exchange.session),
-            current: Rc::clone(&exchange.current),
+            local: Rc::clone(&trail.local),
+            session: Rc::clone(session),
+            current: Rc::clone(current),
             request,
             original,
-            asked: Some((exchange.request.method.clone(), exchange.request.version)),
+            asked: None,
             response: ResponseHead::default(),
             machine: Machine::default(),
             trail,
             vxid,
             begun: now,
             purpose,
-            key: exchange.key,
+            key,
             busy: None,
             stale: None,
-            backend: exchange.hint(),
+            backend: None,
             chosen: None,
             timeouts: Timeouts::default(),
-            upload: prepare::upload(exchange, purpose),
-            client_ip: exchange.client_ip,
-            identity: exchange.identity.clone(),
+            upload: Upload::None,
+            client_ip,
+            identity: None,
             arrived: None,
-            rfc: exchange.rfc,
-            authorized: exchange.request.fields.has_known(Field::Authorization),
+            rfc,
+            authorized: false,
             requested: now,
             obstacle: None,
             left_out: Vec::new(),
@@ -297,6 +392,12 @@ impl Fetch {
             rolled_back: false,
             in_place: false,
             do_stream: true,
+            plan: part::Plan::default(),
+            part: None,
+            serves_ranges: false,
+            validator: None,
+            do_sparse: None,
+            storage_is_set: false,
             do_esi: false,
             do_gzip: false,
             do_gunzip: false,
@@ -306,10 +407,7 @@ impl Fetch {
             grace: default_grace,
             keep: default_keep,
             filters: None,
-            marker: exchange.marker.map(|marker| match marker {
-                vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
-                _ => vcl::variables::Var::BereqIsHitmiss,
-            }),
+            marker: None,
             backend_address: None,
             retries: 0,
             synthetic: Vec::new(),
@@ -324,7 +422,29 @@ impl Fetch {
         let Some(stale) = stale else { return };
         let of_use = stale.state() != store::State::Failed && !stale.is_windowed();
         if of_use && stale.flags().has(store::Flags::VALIDATOR) {
-            self.stale = Some(Rc::new(Known::new(stale)));
+            let stale = Rc::new(Known::new(stale));
+            if stale.sparse().is_some() && self.purpose == Purpose::Background {
+                // If it has changed, nobody has asked for all of the new one yet.
+                let settings = &self.current.settings;
+                let head = Ask::head(settings.segment_size.max(1), settings.sparse_min_size);
+                self.plan.ask.get_or_insert(head);
+            }
+            self.stale = Some(stale);
+        }
+    }
+
+    /// Sends the request and gives the head of the answer; `None` if there is none, which is logged.
+    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+        match prepare::step(self).await {
+            Step::Send => {}
+            Step::Fetch | Step::Response(_) | Step::Error(..) | Step::Done(_) => return None,
+        }
+        match send::step(self, &mut NoBody).await {
+            Step::Response(answer) => {
+                response::receive(self, answer.framing);
+                Some(answer)
+            }
+            Step::Fetch | Step::Send | Step::Error(..) | Step::Done(_) => None,
         }
     }
 
@@ -381,6 +501,8 @@ impl Fetch {
     pub(crate) fn reset_response(&mut self) {
         (self.was_304, self.in_place) = (false, false);
         (self.do_esi, self.do_gzip, self.do_gunzip, self.do_stream) = (false, false, false, true);
+        (self.part, self.validator, self.serves_ranges) = (None, None, false);
+        (self.do_sparse, self.storage_is_set) = (None, false);
         self.filters = None;
         self.storage = None;
         self.obstacle = None;
@@ -440,7 +562,7 @@ impl Fetch {
         // What is passed never was to live.
         let (ttl, grace, keep) = match self.purpose {
             Purpose::Pass => (0.0, 0.0, 0.0),
-            Purpose::Miss | Purpose::Background => (self.ttl, self.grace, self.keep),
+            Purpose::Miss | Purpose::Background | Purpose::Segment => (self.ttl, self.grace, self.keep),
         };
         let (origin_time, uncacheable, reason) = (self.origin_time, self.uncacheable, self.reason);
         let passed = self.purpose == Purpose::Pass;

@@ -55,10 +55,15 @@ pub(crate) fn pipe_request(exchange: &Exchange) -> RequestHead {
 }
 
 fn finish_head(request: &mut RequestHead, exchange: &Exchange, vxid: base::vxid::Vxid) {
+    name_us(request, exchange.current.settings.via(), vxid);
+}
+
+/// Adds the fields that tell of us.
+pub(super) fn name_us(request: &mut RequestHead, via: &[u8], vxid: base::vxid::Vxid) {
     let mut text = Vec::with_capacity(10);
     base::units::push_integer(&mut text, u64::from(vxid));
     request.fields.set_known(Known::XVarnish, &text);
-    request.fields.push_known(Known::Via, exchange.current.settings.via());
+    request.fields.push_known(Known::Via, via);
 }
 
 /// What is sent after the head, unless VCL unsets it; the built-in VCL does for a GET.
@@ -78,6 +83,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if let Some(stale) = &fetch.stale {
         rules::conditional::add_conditions(stale.fields(), &mut fetch.request.fields);
     }
+    super::part::set_range(fetch);
     log_bereq(fetch);
     if fetch.retries > 0 {
         // Each try is a transaction of its own.

@@ -1,6 +1,6 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, send, times};
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, part, send, times};
 use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use base::units::push_integer;
@@ -17,7 +17,8 @@ use vcl::host::{Action, Sub};
 use vcl::value::Text;
 use wire::h1::ResponseFraming;
 
-pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
+/// Takes in the head of an answer: what concerns the connection alone goes, what must be there comes, and it is logged.
+pub(super) fn receive(fetch: &mut Fetch, framing: ResponseFraming) {
     fetch.now = fetch.local.now();
     rules::hop::strip_nominated(&mut fetch.response.fields);
     fetch.response.fields.collect_known(wire::Known::CacheControl, b", ");
@@ -33,12 +34,19 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     log_response(fetch);
     let direct = !fetch.response.fields.has_known(wire::Known::Age);
     fetch.arrived = Some(Arrived { status: fetch.response.status, direct });
+    count(fetch, framing);
+}
+
+pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
+    receive(fetch, answer.framing);
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
         // What follows the head cannot be told from the next response.
         fetch.trail.records.text(Tag::FetchError, b"204 with a body");
         return Step::failed();
     }
-    count(fetch, answer.framing);
+    if !part::judge(fetch, &answer) {
+        return part::again(fetch, answer);
+    }
     let mut answer = answer;
     let mut merged = None;
     if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
@@ -116,7 +124,7 @@ fn note(fetch: &mut Fetch, action: &Action) {
 }
 
 /// Leaves the answer unread. Its connection can be used again only if there was nothing to read.
-fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
+pub(super) fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
     if let (ResponseFraming::None | ResponseFraming::Length(0), Some(connection)) =
         (answer.framing, answer.connection)
     {

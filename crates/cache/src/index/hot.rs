@@ -6,6 +6,7 @@
 
 use super::Key;
 use crate::request::prepared::Repeats;
+use crate::sparse::layout::Layout;
 use base::Seconds;
 use copal_base as base;
 use std::cell::RefCell;
@@ -28,6 +29,8 @@ pub struct Known {
     reason: Vec<u8>,
     /// Its body may go out otherwise than it is stored.
     special: bool,
+    /// Its body is in segments.
+    sparse: Option<Box<Layout>>,
     /// Its response, once that has been made a few times.
     pub(crate) repeats: RefCell<Repeats>,
     /// What the `Hit` record says of its grace and keep.
@@ -48,6 +51,7 @@ impl Known {
             fields: Fields::new(),
             reason: Vec::new(),
             special: false,
+            sparse: None,
             object,
             repeats: RefCell::default(),
             spans: RefCell::default(),
@@ -61,6 +65,10 @@ impl Known {
         self.reason.clear();
         self.reason.extend_from_slice(reason);
         self.special = self.object.flags().has(Flags::GZIPPED) || self.object.plan().is_some();
+        self.sparse = None;
+        if self.object.flags().has(Flags::SPARSE) {
+            self.sparse = self.object.plan().and_then(Layout::of_bytes).map(Box::new);
+        }
         *self.repeats.get_mut() = Repeats::default();
     }
 
@@ -88,6 +96,26 @@ impl Known {
             *printed = Spans { of: Some(spans), text: format!("{:.6} {:.6}", spans.0, spans.1) };
         }
         use_it(&printed.text)
+    }
+
+    /// How its body is in segments, if it is.
+    #[inline]
+    pub(crate) fn sparse(&self) -> Option<&Layout> {
+        self.sparse.as_deref()
+    }
+
+    /// What is to be done for ESI, if it has markup.
+    pub(crate) fn esi_plan(&self) -> Option<&[u8]> {
+        if self.sparse.is_some() { None } else { self.object.plan() }
+    }
+
+    /// The body's length, also where it is in segments; `None` if it is not known yet.
+    #[inline]
+    pub fn length(&self) -> Option<u64> {
+        match &self.sparse {
+            Some(layout) => Some(layout.total),
+            None => self.object.length(),
+        }
     }
 
     /// Its reason phrase.

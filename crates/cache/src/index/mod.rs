@@ -21,6 +21,7 @@ pub mod tags;
 mod tests;
 
 use crate::ban::Bans;
+use crate::sparse::family::{Families, is_segment};
 use head::Head;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Borrow;
@@ -48,6 +49,8 @@ pub struct Index {
     bans: Arc<Bans>,
     /// Objects by their surrogate keys.
     pub tags: Tags,
+    /// The segments of objects that are kept in pieces.
+    families: Families,
 }
 
 /// What [`Index::pick_unless_busy`] found.
@@ -124,28 +127,54 @@ impl Index {
     /// An empty index whose objects are tested against `bans`, and found by surrogate keys through `tags`.
     pub fn new(bans: Arc<Bans>, tags: Tags) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, deaths: AtomicU64::new(0), bans, tags }
+        Self { shards, deaths: AtomicU64::new(0), bans, tags, families: Families::default() }
     }
 
     /// An object comes in; its shard is locked. False if it must not.
     fn enter(&self, object: &Arc<Object>) -> bool {
+        let is_sparse = object.flags().has(Flags::SPARSE);
+        if is_sparse && is_segment(object) {
+            // What bans and surrogate keys end is its master.
+            return self.families.enter(object);
+        }
         if !self.bans.admit(object) {
             return false;
         }
         let found = !object.flags().has(Flags::TAGGED) || self.tags.enter(object);
+        if found && is_sparse && !self.families.enter(object) {
+            self.tags_leave(object);
+            self.bans.leave(object);
+            return false;
+        }
         if !found {
             self.bans.leave(object);
         }
         found
     }
 
-    /// An object went out, which happens once to each that came in.
-    fn leave(&self, object: &Arc<Object>) {
-        self.bans.leave(object);
+    fn tags_leave(&self, object: &Arc<Object>) {
         if object.flags().has(Flags::TAGGED) {
             self.tags.leave(object);
         }
+    }
+
+    /// An object went out, which happens once to each that came in. No shard is locked: what goes with it is taken out
+    /// here.
+    fn leave(&self, object: &Arc<Object>) {
         self.deaths.fetch_add(1, Ordering::Relaxed);
+        let is_sparse = object.flags().has(Flags::SPARSE);
+        if is_sparse && is_segment(object) {
+            self.families.leave(object);
+            return;
+        }
+        self.bans.leave(object);
+        self.tags_leave(object);
+        if is_sparse {
+            let orphans = self.families.leave(object);
+            orphans.iter().flat_map(|key| self.objects(key)).for_each(|segment| {
+                self.unlink(&segment);
+            });
+        }
     }
 
     pub(crate) fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {

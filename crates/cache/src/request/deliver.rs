@@ -2,7 +2,7 @@
 
 use super::filters::{self, Wanted};
 use super::prepared::{self, Marks};
-use super::{Step, fail};
+use super::{Step, fail, sparse};
 use crate::body::Body;
 use crate::exchange::{Exchange, Outcome, Source, protocol};
 use crate::filter::names::Unknown;
@@ -28,6 +28,11 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         && prepared::deliver(exchange, known)
     {
         return Step::Done(Outcome::Deliver);
+    }
+    if let Some(known) = sparse::of(exchange)
+        && let Some(step) = Box::pin(sparse::open(exchange, &known)).await
+    {
+        return step;
     }
     let start = exchange.records.mark();
     prepare(exchange);
@@ -280,6 +285,7 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
             unsatisfiable(exchange, length);
             true
         }
+        Ranges::Parts(parts) if parts.len() > 1 && known.sparse().is_some() => false,
         Ranges::Parts(parts) => {
             partial(exchange, known, length, parts);
             true
@@ -307,7 +313,7 @@ fn unsatisfiable(exchange: &mut Exchange, length: u64) {
 
 fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts: Vec<(u64, u64)>) {
     if let [(first, last)] = *parts.as_slice() {
-        exchange.body = Body::object(known, first, last + 1);
+        exchange.body = sparse::body(exchange, known, first, last + 1);
         return single(exchange, length, (first, last));
     }
     status(exchange, 206);
@@ -333,7 +339,7 @@ fn single(exchange: &mut Exchange, length: u64, (first, last): (u64, u64)) {
 }
 
 fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
-    exchange.body = Body::object(known, 0, u64::MAX);
+    exchange.body = sparse::body(exchange, known, 0, u64::MAX);
     match known.length().or(exchange.promised) {
         Some(length) => set_length(exchange, length),
         None => set_unknown_length(exchange),

@@ -63,7 +63,7 @@ impl Exchange {
             (Source::Stored(known), _) | (Source::Private(_), Body::Object(known, _)) => known,
             _ => return None,
         };
-        (known.is_special() && known.plan().is_some()).then_some(known)
+        (known.is_special() && known.esi_plan().is_some()).then_some(known)
     }
 
     /// Whether the response's body can be processed for ESI.
@@ -119,7 +119,7 @@ pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
     let mut length = None;
     if let Source::Stored(known) = &exchange.source {
         let known = Rc::clone(known);
-        exchange.body = Body::object(&known, 0, u64::MAX);
+        exchange.body = super::sparse::body(exchange, &known, 0, u64::MAX);
         if wanted.gunzip == 1 && !wanted.esi {
             length = expanded_length(&known);
         }

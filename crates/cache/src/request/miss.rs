@@ -48,7 +48,10 @@ pub(crate) async fn step(
 
 /// Takes what `fetch` brought as the request's object.
 pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: fetch::Fetched) -> Step {
-    let stored = matches!(&fetched, fetch::Fetched::Stored(object) if !object.is_gone());
+    let stored = matches!(
+        &fetched,
+        fetch::Fetched::Stored(object) | fetch::Fetched::Sparse(object, _) if !object.is_gone()
+    );
     exchange.handled.arrived(fetch.arrived, stored);
     exchange.own_fields = Some(std::mem::take(&mut fetch.for_asker)).filter(|own| !own.is_empty());
     let now = exchange.local.now();
@@ -60,6 +63,11 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
                 // It never came into the index.
                 exchange.reason = Reason::ZeroTtl;
             }
+            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            Step::Deliver
+        }
+        fetch::Fetched::Sparse(object, link) => {
+            exchange.lane = Some(link);
             exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }

@@ -15,6 +15,7 @@ pub(crate) mod prepared;
 pub(crate) mod purge;
 pub(crate) mod recv;
 pub(crate) mod restart;
+pub(crate) mod sparse;
 pub(crate) mod synth;
 
 use crate::exchange::{Exchange, Outcome, RequestBody};

@@ -1,0 +1,329 @@
+//! The first answer for an object that a client wants a part of: what is asked for, and what is made of the answer.
+//!
+//! ```text
+//! 206 of all ............ the whole: an ordinary object
+//! 206 of a part ......... to VCL a 200 with the length of the whole; then a master and its first segments, or
+//!                         the whole is asked for in its place (VCL wants to change it, it may not be stored ...)
+//! 206 of no use ......... the whole is asked for
+//! 416 ................... the beginning is asked for, to learn how long the whole is; then the whole
+//! anything else ......... as without Range
+//! ```
+
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response};
+use crate::exchange::Exchange;
+use crate::filter::Chain;
+use crate::sparse::answer::{Part, strong_validator};
+use crate::sparse::ask::Ask;
+use crate::sparse::job::Job;
+use crate::sparse::lane::Link;
+use crate::sparse::layout::{Layout, Validator};
+use crate::sparse::site::Site;
+use base::vxid::Vxid;
+use copal_base as base;
+use copal_net as net;
+use copal_observe as observe;
+use copal_rules as rules;
+use copal_store as store;
+use copal_wire as wire;
+use observe::Tag;
+use rules::hop::Copy;
+use sha2::{Digest, Sha256};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use store::Flags;
+use wire::range::ContentRange;
+use wire::{Known, RequestHead, Version};
+
+use wire::h1::ResponseFraming;
+
+/// What to ask for in place of the whole.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// This part, at once.
+    pub(super) ask: Option<Ask>,
+    /// This part, should the answer turn out to be large: what begins near the start is most often of something small,
+    /// and the backend (director) of that name has not shown that it knows ranges.
+    pub(super) if_large: Option<Ask>,
+    /// Whom that teaches something.
+    name: Option<Box<str>>,
+}
+
+/// What to ask for on behalf of `exchange`.
+pub(super) fn plan(exchange: &Exchange, purpose: Purpose) -> Plan {
+    let Some(ask) = ask(exchange, purpose) else { return Plan::default() };
+    let name: Option<Box<str>> = exchange.hint().map(|backend| backend.name().into());
+    let known = name.as_deref().and_then(|name| exchange.local.shared.ranges.of(name));
+    match known {
+        _ if !ask.is_head() => Plan { ask: Some(ask), if_large: None, name },
+        Some(true) => Plan { ask: Some(ask), if_large: None, name },
+        Some(false) => Plan::default(),
+        None => Plan { ask: None, if_large: Some(ask), name },
+    }
+}
+
+/// The part that the client wants, in whole segments; `None` if it wants the whole.
+fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
+    let mut values = exchange.request.fields.all_known(Known::Range);
+    let (value, more) = (values.next()?, values.next());
+    let settings = &exchange.current.settings;
+    let may = matches!(purpose, Purpose::Miss | Purpose::Background)
+        && more.is_none()
+        && settings.segment_size > 0
+        && settings.http_range_support
+        // A response that could not be stored lately is fetched for this client alone.
+        && exchange.marker.is_none()
+        && exchange.request.method == b"GET";
+    if !may {
+        return None;
+    }
+    Ask::of(value, settings.segment_size, settings.sparse_min_size)
+}
+
+/// The request for bytes `first..=last` of what `layout` describes.
+pub(super) fn segment_request(
+    site: &Site,
+    vxid: Vxid,
+    layout: &Layout,
+    (first, last): (u64, u64),
+) -> RequestHead {
+    let mut request = RequestHead::default();
+    request.copy_from(&site.request);
+    request.version = Version::Http11;
+    request.method.clear();
+    request.method.extend_from_slice(b"GET");
+    let fields = &mut request.fields;
+    rules::hop::drop_fields(Copy::FetchRequest, fields);
+    fields.set_known(Known::AcceptEncoding, b"identity");
+    fields.set_known(Known::Range, &Ask::From(first, Some(last)).value());
+    match &layout.validator {
+        Validator::Tag(tag) => fields.set_known(Known::IfMatch, tag),
+        Validator::Modified(date) => fields.set_known(Known::IfUnmodifiedSince, date),
+    };
+    prepare::name_us(&mut request, site.current.settings.via(), vxid);
+    request
+}
+
+/// Sets the fields that ask for a part.
+pub(super) fn set_range(fetch: &mut Fetch) {
+    let Some(ask) = fetch.plan.ask else { return };
+    let fields = &mut fetch.request.fields;
+    fields.set_known(Known::Range, &ask.value());
+    if fetch.current.settings.http_gzip_support {
+        // What is coded on the way has no ranges that fit together.
+        fields.set_known(Known::AcceptEncoding, b"identity");
+    }
+}
+
+/// Judges an answer to a fetch that asked for a part. False if something else is to be asked for, with [`again`].
+pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
+    fetch.part = None;
+    if fetch.response.status == 200 {
+        note_whole(fetch, answer);
+        if is_large(fetch, answer) {
+            fetch.plan.ask = fetch.plan.if_large.take();
+            return false;
+        }
+    }
+    let Some(ask) = fetch.plan.ask else { return true };
+    if fetch.request.fields.get_known(Known::Range) != Some(ask.value().as_slice()) {
+        // VCL asks for what it wants itself.
+        return true;
+    }
+    if matches!(fetch.response.status, 200 | 206)
+        && let Some(name) = fetch.plan.name.take()
+    {
+        fetch.local.shared.ranges.note(name, fetch.response.status == 206);
+    }
+    if !matches!(fetch.response.status, 206 | 416) {
+        return true;
+    }
+    if fetch.response.status == 416 {
+        let unsatisfied = fetch.response.fields.get_known(Known::ContentRange);
+        let is_empty =
+            unsatisfied.and_then(wire::range::parse_content_range) == Some(ContentRange::Unsatisfied(0));
+        let settings = &fetch.current.settings;
+        fetch.plan.ask =
+            (!ask.is_head() && !is_empty).then(|| Ask::head(settings.segment_size, settings.sparse_min_size));
+        return false;
+    }
+    let validator = strong_validator(&fetch.response.fields);
+    let min = fetch.current.settings.sparse_min_size;
+    let usable = Part::of(&fetch.response.fields).filter(|part| {
+        let fits = match answer.framing {
+            ResponseFraming::Length(length) => length == part.length(),
+            ResponseFraming::Chunked | ResponseFraming::UntilClose => !part.is_whole(),
+            ResponseFraming::None => false,
+        };
+        fits && (part.is_whole() || part.total >= min && validator.is_some())
+    });
+    let Some(part) = usable else {
+        fetch.plan.ask = None;
+        return false;
+    };
+    fetch.validator = validator;
+    fetch.part = (!part.is_whole()).then_some(part);
+    show_whole(fetch, part);
+    true
+}
+
+/// Whether this answer, which is the whole, is so large that a part is better asked for in its place.
+fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
+    let Some(Ask::From(_, Some(last))) = fetch.plan.if_large else { return false };
+    let settings = &fetch.current.settings;
+    let enough = last.saturating_add(1).max(settings.sparse_min_size).saturating_add(settings.segment_size);
+    let fields = &fetch.response.fields;
+    matches!(answer.framing, ResponseFraming::Length(length) if length >= enough)
+        && !fetch.request.fields.has_known(Known::Range)
+        && !fields.has_known(Known::ContentEncoding)
+        && fields.get_known(Known::AcceptRanges).is_none_or(|unit| !unit.eq_ignore_ascii_case(b"none"))
+        && strong_validator(fields).is_some()
+}
+
+/// Takes note of what makes a whole answer fit to be kept in pieces, should it be too large to be kept in one.
+fn note_whole(fetch: &mut Fetch, answer: &Answer) {
+    let fields = &fetch.response.fields;
+    let is_large = matches!(answer.framing, ResponseFraming::Length(length)
+        if length > 0 && length >= fetch.current.settings.sparse_min_size);
+    fetch.serves_ranges = is_large
+        && fields.get_known(Known::AcceptRanges).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes"));
+    if fetch.serves_ranges {
+        fetch.validator = strong_validator(fields);
+    }
+}
+
+/// Makes of a 206 the head of the whole.
+fn show_whole(fetch: &mut Fetch, part: Part) {
+    let Fetch { trail, response, .. } = fetch;
+    let records = &mut trail.records;
+    response.set_status(200, b"OK");
+    records.text(Tag::BerespStatus, b"200");
+    records.text(Tag::BerespReason, b"OK");
+    for name in [Known::ContentRange, Known::ContentLength] {
+        if let Some(value) = response.fields.get_known(name) {
+            records.header(Tag::BerespUnset, name.name().as_bytes(), value);
+            response.fields.remove_known(name);
+        }
+    }
+    let total = part.total.to_string();
+    response.fields.set_known(Known::ContentLength, total.as_bytes());
+    records.header(Tag::BerespHeader, b"Content-Length", total.as_bytes());
+}
+
+/// Leaves the answer and asks for what `fetch.plan.ask` says now.
+pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
+    fetch.reset_response();
+    fetch.uncacheable = fetch.purpose == Purpose::Pass;
+    (fetch.reason, fetch.decided_at, fetch.objection) = (None, None, None);
+    let Fetch { trail, request, .. } = &mut *fetch;
+    if let Some(range) = request.fields.get_known(Known::Range) {
+        trail.records.header(Tag::BereqUnset, b"Range", range);
+        request.fields.remove_known(Known::Range);
+    }
+    match fetch.plan.ask {
+        Some(ask) => {
+            set_range(fetch);
+            fetch.trail.records.header(Tag::BereqHeader, b"Range", &ask.value());
+        }
+        None if fetch.current.settings.http_gzip_support => {
+            fetch.request.fields.set_known(Known::AcceptEncoding, b"gzip");
+        }
+        None => {}
+    }
+    response::give_up(fetch, answer, Step::Send)
+}
+
+/// The whole is asked for in place of a part that cannot be stored as such.
+pub(super) fn whole_instead(fetch: &mut Fetch, answer: Answer) -> Step {
+    fetch.plan.ask = None;
+    again(fetch, answer)
+}
+
+/// Whether VCL lets a response be kept in pieces.
+fn may_be_sparse(fetch: &Fetch) -> bool {
+    fetch.do_stream
+        && !fetch.uncacheable
+        && (fetch.ttl > 0.0 || fetch.rfc && fetch.ttl + fetch.grace + fetch.keep > 0.0)
+        && fetch.response.status == 200
+        && !(fetch.do_esi || fetch.do_gzip || fetch.do_gunzip)
+        && fetch.filters.as_deref().is_none_or(<[u8]>::is_empty)
+        && !fetch.response.fields.has_known(Known::ContentEncoding)
+        && fetch.storage.is_some()
+        && fetch.busy.is_some()
+        && fetch.validator.is_some()
+}
+
+/// Whether the part that came can be stored.
+pub(super) fn fits(fetch: &Fetch) -> bool {
+    fetch.do_sparse != Some(false) && may_be_sparse(fetch) && conclude::variant(fetch).is_ok()
+}
+
+/// A whole answer as the part that it is, if it can be kept in pieces.
+pub(super) fn of_whole(fetch: &Fetch, length: Option<u64>, chain: &Chain) -> Option<Part> {
+    let total = length.filter(|total| *total > 0)?;
+    let may = fetch.serves_ranges
+        && fetch.do_sparse != Some(false)
+        && fetch.current.settings.segment_size > 0
+        && chain.is_empty()
+        && may_be_sparse(fetch);
+    may.then_some(Part { first: 0, last: total - 1, total })
+}
+
+/// Stores a master for the answer, and begins to store what came of it.
+///
+/// # Errors
+/// The answer, if there is no room for the master.
+pub(super) async fn store(
+    fetch: &mut Fetch,
+    answer: Answer,
+    variant: &[u8],
+    part: Part,
+) -> Result<Step, Answer> {
+    let Answer { connection: Some(connection), framing } = answer else { return Err(answer) };
+    let begun = begin(fetch, variant, part);
+    let Some((master, layout)) = begun else { return Err(Answer { connection: Some(connection), framing }) };
+    let job = Job::first(&fetch.local, &master, layout, part, fetch.vxid);
+    let link = Link::new(job.lane());
+    conclude::log_body(fetch, framing, true);
+    conclude::insert(fetch, &master);
+    let trail = fetch.trail.hand_over();
+    let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, trail));
+    // What is there is stored at once; what is still to come, in a task of its own.
+    let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
+    if !done {
+        net::worker::task(filling);
+    }
+    Ok(Step::Done(Fetched::Sparse(master, link)))
+}
+
+fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Object>, Layout)> {
+    let validator = fetch.validator.take()?;
+    let mut fill = conclude::begin(fetch, variant, Some(0), Flags::SPARSE)?;
+    let master = Arc::clone(fill.object());
+    let layout = Layout {
+        total: part.total,
+        segment: fetch.current.settings.segment_size,
+        generation: generation(fetch),
+        stays: fetch.storage_is_set || master.engine() == fetch.local.shared.stores.transient().name(),
+        validator,
+    };
+    fill.set_plan(layout.to_bytes()).ok()?;
+    // Before anybody finds it: what has no plan yet would be taken for empty.
+    fill.commit();
+    Some((master, layout))
+}
+
+/// A name that no other version has had.
+fn generation(fetch: &Fetch) -> [u8; 16] {
+    let local = &fetch.local;
+    let digest = Sha256::new()
+        .chain_update(local.random().to_ne_bytes())
+        .chain_update(local.random().to_ne_bytes())
+        .chain_update(fetch.now.to_ne_bytes())
+        .chain_update(fetch.vxid.to_ne_bytes())
+        .finalize();
+    let mut generation = [0; 16];
+    generation.copy_from_slice(&digest[..16]);
+    generation
+}

@@ -1,0 +1,90 @@
+//! The body of an object that is kept in pieces: opened before the response's head is made, so that a version that has
+//! changed, or an origin that does not answer, is known while there is something to be done about it.
+
+use super::Step;
+use crate::body::Body;
+use crate::exchange::{Exchange, Source};
+use crate::index::hot::Known;
+use crate::sparse::Reader;
+use crate::sparse::reader::Stop;
+use crate::sparse::site::Site;
+use copal_rules as rules;
+use copal_wire as wire;
+use std::rc::Rc;
+use wire::range::Ranges;
+
+/// The object, if its body is in pieces.
+#[inline]
+pub(super) fn of(exchange: &Exchange) -> Option<Rc<Known>> {
+    match &exchange.source {
+        Source::Stored(known) if known.sparse().is_some() => Some(Rc::clone(known)),
+        Source::Stored(_) | Source::Private(_) | Source::None => None,
+    }
+}
+
+/// Waits for the first piece of what the client will get. Gives the next step, if that is not to deliver it.
+pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<Step> {
+    let Some(ranges) = wanted(exchange, known) else {
+        exchange.let_pieces_go();
+        return None;
+    };
+    let mut reader = reader(exchange, known, ranges)?;
+    let stop = match reader.open().await {
+        Ok(()) => {
+            exchange.sparse = Some(reader);
+            return None;
+        }
+        Err(stop) => stop,
+    };
+    reader.close(&mut exchange.records);
+    match stop {
+        Stop::Changed if !std::mem::replace(&mut exchange.looked_again, true) => {
+            exchange.source = Source::None;
+            exchange.hit = false;
+            Some(Step::Lookup)
+        }
+        Stop::Changed | Stop::Failed => Some(Step::Synth(503, None)),
+    }
+}
+
+/// What the client will get of it, as far as that is seen now: VCL may change its mind yet. `None` if nothing.
+fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64)>> {
+    let total = known.length()?;
+    let whole = Some(vec![(0, total)]);
+    let request = &exchange.request.fields;
+    if exchange.esi_level > 0 {
+        return whole;
+    }
+    if exchange.is_head() {
+        return None;
+    }
+    let now = exchange.local.now();
+    if rules::conditional::not_modified(request, known.fields(), now, known.origin_time()) {
+        return None;
+    }
+    let settings = &exchange.current.settings;
+    if !settings.http_range_support || !rules::conditional::if_range_holds(request, known.fields()) {
+        return whole;
+    }
+    match wire::range::of_request(request, total, settings.http_range_max) {
+        Ranges::Unsatisfiable => None,
+        Ranges::Parts(parts) if parts.len() == 1 => {
+            Some(parts.into_iter().map(|(first, last)| (first, last + 1)).collect())
+        }
+        Ranges::Whole | Ranges::Parts(_) => whole,
+    }
+}
+
+fn reader(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
+    let layout = known.sparse()?;
+    let site = Site::of_exchange(exchange);
+    Some(Box::new(Reader::new(site, known, layout, ranges, exchange.lane.take())))
+}
+
+/// The bytes `from..end` of `known`, whether that is in pieces or not; the one that was opened, if it is of these.
+pub(super) fn body(exchange: &mut Exchange, known: &Rc<Known>, from: u64, end: u64) -> Body {
+    let Some(layout) = known.sparse() else { return Body::object(known, from, end) };
+    let ranges = vec![(from, end.min(layout.total))];
+    let opened = exchange.sparse.take().filter(|reader| reader.is_for(known, &ranges));
+    opened.or_else(|| reader(exchange, known, ranges)).map_or(Body::Empty, Body::Sparse)
+}

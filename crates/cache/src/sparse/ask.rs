@@ -1,0 +1,113 @@
+//! What an origin is asked for on a miss, when the client wants a part and the whole's length is not known yet.
+//!
+//! Whole segments, those of the first range. What begins at 0 is at least `sparse_min_size` long, so that what is smaller
+//! comes whole in one answer. A suffix takes a segment more than it needs, since it is not known where that begins; so the
+//! segment in which it begins is whole.
+
+use base::units::push_integer;
+use copal_base as base;
+use copal_wire as wire;
+use wire::range::Spec;
+
+/// The bytes that are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// From here; to the end if there is no last one.
+    From(u64, Option<u64>),
+    /// The last ones.
+    Last(u64),
+}
+
+impl Ask {
+    /// The beginning, by which one learns how long the whole is.
+    pub(crate) fn head(segment: u64, min: u64) -> Self {
+        Self::From(0, Some(up(min.max(1), segment) - 1))
+    }
+
+    /// What to ask for to serve a client's Range `value`; `None` if the whole is wanted, or the value is malformed.
+    pub(crate) fn of(value: &[u8], segment: u64, min: u64) -> Option<Self> {
+        match wire::range::first_spec(value)? {
+            Spec::From(0, None) => None,
+            Spec::From(first, last) => {
+                let start = first - first % segment;
+                let last = last.map(|last| {
+                    let end = up(last.saturating_add(1), segment);
+                    if start == 0 { end.max(up(min, segment)) - 1 } else { end - 1 }
+                });
+                Some(Self::From(start, last))
+            }
+            Spec::Last(0) => None,
+            Spec::Last(count) => Some(Self::Last(count.saturating_add(segment - 1).max(min))),
+        }
+    }
+
+    /// Whether it begins at the first byte.
+    pub(crate) fn is_head(self) -> bool {
+        matches!(self, Self::From(0, _))
+    }
+
+    /// The Range field's value.
+    pub(crate) fn value(self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(48);
+        value.extend_from_slice(b"bytes=");
+        match self {
+            Self::From(first, last) => {
+                push_integer(&mut value, first);
+                value.push(b'-');
+                if let Some(last) = last {
+                    push_integer(&mut value, last);
+                }
+            }
+            Self::Last(count) => {
+                value.push(b'-');
+                push_integer(&mut value, count);
+            }
+        }
+        value
+    }
+}
+
+/// `offset` or the next segment's beginning behind it.
+fn up(offset: u64, segment: u64) -> u64 {
+    offset.div_ceil(segment).saturating_mul(segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(range: &str, min: u64, expected: Option<&str>) {
+        let value = Ask::of(range.as_bytes(), 100, min).map(|ask| String::from_utf8(ask.value()).unwrap());
+        assert_eq!(value.as_deref(), expected, "{range}");
+    }
+
+    #[test]
+    fn whole_segments_are_asked_for() {
+        check("bytes=0-0", 0, Some("bytes=0-99"));
+        check("bytes=0-99", 0, Some("bytes=0-99"));
+        check("bytes=0-100", 0, Some("bytes=0-199"));
+        check("bytes=5-7", 250, Some("bytes=0-299"));
+        check("bytes=250-260", 250, Some("bytes=200-299"));
+        check("bytes=250-", 250, Some("bytes=200-"));
+        check("bytes=5-", 250, Some("bytes=0-"));
+        check("bytes=0-0,900-901", 0, Some("bytes=0-99"));
+        check("bytes=-5", 0, Some("bytes=-104"));
+        check("bytes=-5", 500, Some("bytes=-500"));
+        check("bytes=7-18446744073709551615", 0, Some("bytes=0-18446744073709551614"));
+        check("bytes=7-99999999999999999999999999", 0, Some("bytes=0-18446744073709551614"));
+        check("bytes=-18446744073709551615", 0, Some("bytes=-18446744073709551615"));
+    }
+
+    #[test]
+    fn what_is_whole_or_malformed_is_not() {
+        for range in ["bytes=0-", "bytes=-0", "bytes=9-0", "bytes=", "items=0-5", "bytes=0-5,x", "x", ""] {
+            check(range, 0, None);
+        }
+    }
+
+    #[test]
+    fn the_head_is_as_long_as_the_smallest() {
+        assert_eq!(Ask::head(100, 250).value(), b"bytes=0-299");
+        assert_eq!(Ask::head(100, 0).value(), b"bytes=0-99");
+    }
+}

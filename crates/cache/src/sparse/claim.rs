@@ -1,0 +1,64 @@
+//! Who brings a segment: it is there, somebody is at it, or it is for the one who asks.
+
+use super::layout::segment_key;
+use crate::index::busy::Busy;
+use crate::index::lookup::{Found, Query};
+use crate::index::{Index, Key};
+use base::{Seconds, Time};
+use copal_base as base;
+use copal_store as store;
+use std::sync::Arc;
+use std::task::Waker;
+use store::Object;
+
+/// A segment's life is its master's; this only has to be longer. About 30 years.
+pub(crate) const TTL: Seconds = 1e9;
+
+/// What there is of a segment.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// It is there, perhaps still growing.
+    Present(Arc<Object>),
+    /// Somebody else fetches it.
+    Busy,
+    /// The right and duty to fetch it.
+    Mine(Busy),
+}
+
+/// Asks for segment `number` under `base`. With `waiter`, who finds it busy is woken when that ends. `impatient` does not
+/// wait for others.
+pub(crate) fn claim(
+    index: &Arc<Index>,
+    base: &Key,
+    number: u64,
+    now: Time,
+    waiter: Option<(u64, &Waker)>,
+    impatient: bool,
+) -> Claim {
+    let query = Query {
+        key: segment_key(base, number),
+        arrival: now,
+        now,
+        ttl_max: None,
+        grace_max: None,
+        always_miss: false,
+        ignore_busy: impatient,
+        rfc: false,
+        asks: None,
+        waited: None,
+        fits: &|_| true,
+        predict: &|_| Vec::new(),
+        banned: &|_| false,
+    };
+    match index.lookup(&query, waiter) {
+        Found::Hit(object) | Found::Stale(object, ..) | Found::HitForPass(object) => Claim::Present(object),
+        Found::Wait(_) => Claim::Busy,
+        Found::Miss(busy, ..) | Found::HitForMiss(_, busy) => Claim::Mine(busy),
+    }
+}
+
+/// Whether segment `number` is there.
+pub(crate) fn is_there(index: &Index, base: &Key, number: u64) -> bool {
+    let objects = index.objects(&segment_key(base, number));
+    objects.iter().any(|object| object.state() != store::State::Failed && !object.is_gone())
+}

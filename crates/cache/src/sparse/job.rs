@@ -1,0 +1,394 @@
+//! One request to the origin for a run of segments, and the task that stores its answer.
+//!
+//! The job claims some segments ahead of the one it stores, so that others wait for these and do not fetch them again. It is
+//! never further ahead of its reader than that: then it lets the claims go and waits. It ends where somebody else has what
+//! comes next, and with the segment it is in when its reader leaves, unless others wait for the next.
+//!
+//! A segment that finds no room goes through a window, and is its reader's alone; so does everything once the master is
+//! gone.
+
+use super::answer::{Judged, Part, judge};
+use super::claim::{Claim, TTL, claim, is_there};
+use super::lane::{End, Lane};
+use super::layout::{Layout, segment_key};
+use super::site::Site;
+use super::{RUN_MAX, ahead};
+use crate::fetch::Fetch;
+use crate::fetch::trail::Trail;
+use crate::index::Key;
+use crate::index::busy::Busy;
+use crate::local::Local;
+use base::vxid::Vxid;
+use copal_base as base;
+use copal_net as net;
+use copal_observe as observe;
+use copal_origin as origin;
+use copal_store as store;
+use observe::Tag;
+use origin::Connection;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::{Attributes, Creation, Engine, Fill, Flags, Object};
+
+/// How much is read at once of what is not wanted.
+const SKIP: usize = 16 << 10;
+
+/// See the module.
+pub(crate) struct Job {
+    local: Rc<Local>,
+    master: Arc<Object>,
+    layout: Layout,
+    base: Key,
+    /// How many segments it may be ahead of its reader.
+    ahead: u64,
+    lane: Rc<Lane>,
+    vxid: Vxid,
+    /// The next byte from the origin.
+    at: u64,
+    /// Where the answer ends.
+    end: u64,
+    /// The next segment to be stored.
+    number: u64,
+    /// The first segment that is not.
+    stop: u64,
+    /// The right to bring the next ones.
+    claims: VecDeque<Busy>,
+    /// What follows is for the reader alone.
+    private: bool,
+    stored: u64,
+}
+
+/// Why a job stops before its answer's end.
+#[derive(Debug)]
+enum Stop {
+    Origin(origin::Error),
+    /// The answer ended before it had what it announced, or went on.
+    Length,
+    /// Nobody wants the rest.
+    Unwanted,
+}
+
+impl Job {
+    /// The job that stores `part`, the first answer of a new master.
+    pub(crate) fn first(
+        local: &Rc<Local>,
+        master: &Arc<Object>,
+        layout: Layout,
+        part: Part,
+        vxid: Vxid,
+    ) -> Self {
+        let number = part.first.div_ceil(layout.segment);
+        let end = part.last + 1;
+        let stop = if end == layout.total { layout.count() } else { end / layout.segment };
+        let mut job = Self::new(local, master, layout, (number, stop.max(number)), vxid);
+        (job.at, job.end) = (part.first, end);
+        job.claim_ahead();
+        job
+    }
+
+    fn new(
+        local: &Rc<Local>,
+        master: &Arc<Object>,
+        layout: Layout,
+        (number, stop): (u64, u64),
+        vxid: Vxid,
+    ) -> Self {
+        Self {
+            local: Rc::clone(local),
+            master: Arc::clone(master),
+            base: layout.base(master.key()),
+            ahead: ahead(layout.segment, &local.shared.stores),
+            layout,
+            lane: Lane::new(number, stop),
+            vxid,
+            at: 0,
+            end: 0,
+            number,
+            stop,
+            claims: VecDeque::new(),
+            private: false,
+            stored: 0,
+        }
+    }
+
+    /// Where its reader looks.
+    pub(crate) fn lane(&self) -> &Rc<Lane> {
+        &self.lane
+    }
+
+    /// Claims the next segments, up to where somebody else has one.
+    fn claim_ahead(&mut self) {
+        let most = self.ahead.max(1);
+        while !self.private && (self.claims.len() as u64) < most {
+            let next = self.number + self.claims.len() as u64;
+            if next >= self.stop {
+                break;
+            }
+            match claim(&self.local.shared.index, &self.base, next, self.local.now(), None, false) {
+                Claim::Mine(busy) => self.claims.push_back(busy),
+                Claim::Present(_) | Claim::Busy => self.stop_at(next),
+            }
+        }
+    }
+
+    fn stop_at(&mut self, number: u64) {
+        self.stop = number;
+        self.lane.shorten(number);
+    }
+
+    /// Stores the answer that `connection` gives.
+    pub(crate) async fn run(mut self, mut connection: Connection, mut trail: Trail) {
+        let result = self.pour(&mut connection).await;
+        // Who waits for these looks again.
+        self.claims.clear();
+        trail.received_body = connection.traffic().received_body_bytes;
+        trail.stored_body = Some(self.stored);
+        let end = match result {
+            Ok(()) => {
+                if connection.body_ended() {
+                    trail.release(connection);
+                }
+                trail.end_body();
+                End::Done
+            }
+            Err(why) => {
+                self.log(&mut trail, &why);
+                trail.end();
+                End::Failed
+            }
+        };
+        self.lane.finish(end);
+    }
+
+    fn log(&self, trail: &mut Trail, why: &Stop) {
+        let records = &mut trail.records;
+        match why {
+            Stop::Origin(error) => records.fmt(Tag::FetchError, format_args!("{error}")),
+            Stop::Length => records.text(Tag::FetchError, b"partial answer is not as long as announced"),
+            Stop::Unwanted => {
+                records.text(Tag::FetchError, b"no client is left for a body that is not stored")
+            }
+        }
+        trail.closed("Failure receiving req.body");
+        if !matches!(why, Stop::Unwanted) {
+            self.local.counters.fetch_failed.inc();
+        }
+    }
+
+    async fn pour(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        while self.number < self.stop {
+            self.claim_ahead();
+            if self.number >= self.stop || !self.turn().await {
+                return Ok(());
+            }
+            let (start, end) = self.layout.bounds(self.number);
+            self.skip(connection, start).await?;
+            self.segment(connection, end).await?;
+            self.number += 1;
+        }
+        if self.at < self.end {
+            // The rest is no whole segment, or somebody else has it.
+            return Ok(());
+        }
+        let mut nothing = [0; 1];
+        match connection.read_body(&mut nothing).await {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(Stop::Length),
+            Err(error) => Err(Stop::Origin(error)),
+        }
+    }
+
+    /// Waits while the reader is far behind; false if the next segment is not to be brought.
+    async fn turn(&mut self) -> bool {
+        let number = self.number;
+        let is_waited_for = |job: &Self| job.claims.front().is_some_and(Busy::has_waiters);
+        if self.lane.is_left() {
+            return is_waited_for(self);
+        }
+        let ahead = if self.private { 0 } else { self.ahead };
+        let is_far = number > self.lane.reader_at().saturating_add(ahead);
+        if !is_far || is_waited_for(self) {
+            return true;
+        }
+        self.claims.clear();
+        self.lane.reached(number - ahead).await;
+        self.claim_ahead();
+        !self.lane.is_left() && number < self.stop
+    }
+
+    /// Reads what lies before `start`.
+    async fn skip(&mut self, connection: &mut Connection, start: u64) -> Result<(), Stop> {
+        let mut buffer = Vec::new();
+        while self.at < start {
+            let most = usize::try_from(start - self.at).unwrap_or(usize::MAX).min(SKIP);
+            buffer.resize(most, 0);
+            self.at += read(connection, &mut buffer).await? as u64;
+        }
+        Ok(())
+    }
+
+    /// Stores the next segment, which goes to `end`.
+    async fn segment(&mut self, connection: &mut Connection, end: u64) -> Result<(), Stop> {
+        let mut fill = self.begin(end - self.at)?;
+        let object = Arc::clone(fill.object());
+        let busy = self.claims.pop_front();
+        if !object.is_gone()
+            && let Some(busy) = busy
+        {
+            busy.insert(Arc::clone(&object));
+        } else {
+            object.unlink();
+        }
+        if object.is_gone() {
+            self.go_private();
+        }
+        self.lane.push(self.number, object);
+        while self.at < end {
+            let left = usize::try_from(end - self.at).unwrap_or(usize::MAX);
+            let room = self.room(&mut fill).await?;
+            let most = room.len().min(left);
+            let count = read(connection, &mut room[..most]).await?;
+            fill.advance(count);
+            self.at += count as u64;
+            self.stored += count as u64;
+            self.local.counters.segment_bytes.add(count as u64);
+        }
+        fill.commit();
+        self.local.counters.segments_fetched.inc();
+        Ok(())
+    }
+
+    /// What follows is for the reader alone: others fetch for themselves.
+    fn go_private(&mut self) {
+        self.private = true;
+        self.claims.clear();
+    }
+
+    fn begin(&mut self, length: u64) -> Result<Fill, Stop> {
+        let attributes = Attributes {
+            origin_time: self.local.now(),
+            ttl: TTL,
+            grace: 0.0,
+            keep: 0.0,
+            status: 206,
+            flags: Flags(Flags::SPARSE),
+            // Bans end its master.
+            ban: u64::MAX,
+            vxid: self.vxid,
+        };
+        let key = segment_key(&self.base, self.number);
+        let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(length) };
+        let engine = self.engine();
+        if !self.private {
+            let begun = engine.begin(&creation).or_else(|store::Full| {
+                // What was evicted may still be hot here.
+                self.local.forget_dead();
+                engine.begin(&creation)
+            });
+            if let Ok(fill) = begun {
+                return Ok(fill);
+            }
+            self.local.counters.not_stored_too_big.inc();
+        }
+        // A head of no bytes is never too long.
+        engine.begin_window(&creation).map_err(|store::Full| Stop::Unwanted)
+    }
+
+    /// The store of the master, or the one whose turn it is.
+    fn engine(&self) -> Arc<dyn Engine> {
+        let stores = &self.local.shared.stores;
+        let own = self.layout.stays.then(|| stores.find(self.master.engine().as_bytes())).flatten();
+        Arc::clone(own.unwrap_or_else(|| stores.next()))
+    }
+
+    /// Room for the next bytes.
+    async fn room<'fill>(&mut self, fill: &'fill mut Fill) -> Result<&'fill mut [u8], Stop> {
+        if fill.is_windowed() {
+            let waited = poll_fn(|context| fill.poll_window(context)).await;
+            waited.map_err(|store::fill::NoReaders| Stop::Unwanted)?;
+        }
+        if fill.room().is_err() {
+            self.go_private();
+            fill.keep_window();
+        }
+        // A window always has room.
+        fill.room().map_err(|store::Full| Stop::Unwanted)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // If it comes to no end by itself, as when the thread stops.
+        self.lane.finish(End::Failed);
+    }
+}
+
+/// Reads some of a body that is not at its end.
+async fn read(connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Stop> {
+    match connection.read_body(buffer).await {
+        Ok(0) => Err(Stop::Length),
+        Ok(count) => Ok(count),
+        Err(error) => Err(Stop::Origin(error)),
+    }
+}
+
+/// Asks the origin for segment `number` of `master`, which is the caller's to bring, and for what follows of the segments
+/// up to `stop` and is missing. The lane, and the fetch's transaction.
+pub(crate) fn start(
+    site: &Site,
+    master: &Arc<Object>,
+    layout: &Layout,
+    (number, stop): (u64, u64),
+    busy: Busy,
+) -> (Rc<Lane>, Vxid) {
+    let stop = stop.min(number.saturating_add(RUN_MAX));
+    let mut job = Job::new(&site.local, master, layout.clone(), (number, stop), 0);
+    job.claims.push_back(busy);
+    job.claim_ahead();
+    let unclaimed = number + job.claims.len() as u64;
+    let index = &site.local.shared.index;
+    if let Some(found) = (unclaimed..job.stop).find(|number| is_there(index, &job.base, *number)) {
+        job.stop_at(found);
+    }
+    (job.at, job.end) = (layout.bounds(number).0, layout.bounds(job.stop - 1).1);
+    let fetch = Fetch::segments(site, master.key(), layout, (job.at, job.end - 1));
+    job.vxid = fetch.vxid;
+    site.local.counters.segment_fetches.inc();
+    let (lane, vxid) = (Rc::clone(&job.lane), fetch.vxid);
+    net::worker::task(ask(fetch, job));
+    (lane, vxid)
+}
+
+/// Sends the request and stores the answer, if it is what was asked for.
+async fn ask(mut fetch: Fetch, mut job: Job) {
+    let Some(answer) = fetch.answer().await else {
+        fetch.local.counters.fetch_failed.inc();
+        job.claims.clear();
+        job.lane.finish(End::Failed);
+        return;
+    };
+    let span = (job.at, job.end - 1);
+    let status = fetch.response.status;
+    match (judge(&job.layout, span, status, &fetch.response.fields), answer.connection) {
+        (Judged::Good, Some(connection)) => {
+            let trail = fetch.trail.hand_over();
+            drop(fetch);
+            job.run(connection, trail).await;
+        }
+        (Judged::Changed, _) => {
+            fetch.trail.records.text(Tag::FetchError, b"the origin has another version");
+            fetch.local.counters.sparse_changed.inc();
+            fetch.local.shared.index.unlink(&job.master);
+            job.claims.clear();
+            job.lane.finish(End::Changed);
+        }
+        (Judged::Useless | Judged::Good, _) => {
+            fetch.trail.records.fmt(Tag::FetchError, format_args!("no such part, but status {status}"));
+            fetch.local.counters.fetch_failed.inc();
+            job.claims.clear();
+            job.lane.finish(End::Failed);
+        }
+    }
+}

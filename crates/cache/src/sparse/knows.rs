@@ -1,0 +1,48 @@
+//! Which backends have shown that they serve ranges, or that they do not: by the name that requests are sent to, a director's
+//! among them.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+/// With more names than this all are forgotten.
+const NAMES_MAX: usize = 1024;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ranges {
+    names: Mutex<HashMap<Box<str>, bool>>,
+}
+
+impl Ranges {
+    /// Whether the backend of that name serves ranges; `None` if that is not known.
+    pub(crate) fn of(&self, name: &str) -> Option<bool> {
+        self.names.lock().get(name).copied()
+    }
+
+    /// Notes that the backend of that name has answered a Range with a part, or with the whole. One part is enough: what
+    /// is made on the way has none, though the backend knows ranges.
+    pub(crate) fn note(&self, name: Box<str>, serves: bool) {
+        let mut names = self.names.lock();
+        if names.len() >= NAMES_MAX && !names.contains_key(&name) {
+            names.clear();
+        }
+        *names.entry(name).or_default() |= serves;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_part_is_enough_and_names_have_a_bound() {
+        let ranges = Ranges::default();
+        assert_eq!(ranges.of("a"), None);
+        for (serves, known) in [(false, false), (true, true), (false, true)] {
+            ranges.note("a".into(), serves);
+            assert_eq!(ranges.of("a"), Some(known));
+        }
+        (0..2 * NAMES_MAX).for_each(|name| ranges.note(name.to_string().into(), true));
+        assert!(ranges.names.lock().len() <= NAMES_MAX);
+    }
+}

@@ -1,0 +1,58 @@
+//! Objects that are there in part: a *master* with the head, and *segments* of the body that come and go by themselves.
+//!
+//! ```text
+//! master   key K, flag SPARSE, status 200, head of the whole, body empty, plan: total, segment size, generation, validator
+//!            |
+//!            | base = SHA-256(K, generation)
+//!            v
+//! segment  key base ^ 0, flag SPARSE, status 206, no head, body: bytes 0 .. size
+//! segment  key base ^ 7, ...                               body: bytes 7 size .. 8 size
+//! ```
+//! Segments are ordinary objects of the index: each is evicted by itself, any store can hold it, and who wants one that is
+//! on its way waits for it as for any other. What ties them to their master is the *family* that the index keeps of each
+//! generation: with the last master of a generation all its segments go, and none comes in afterwards.
+//!
+//! ```text
+//! Range on a miss > origin: Range of whole segments > 206 > master + first segments (a job) > reader
+//! hit on a master > reader > segment there: read it | on its way: wait | missing: a job for the run of missing neighbours
+//! ```
+//! A *job* is one request to the origin and the task that stores its answer, segment by segment. A *reader* is a response's
+//! body. Between the two is a *lane*. All of one version is told by the validator that the origin sent: an answer that does
+//! not bear it ends the generation.
+
+pub(crate) mod answer;
+pub(crate) mod ask;
+pub(crate) mod claim;
+pub(crate) mod family;
+pub(crate) mod job;
+pub(crate) mod knows;
+pub(crate) mod lane;
+pub(crate) mod layout;
+pub(crate) mod reader;
+pub(crate) mod site;
+
+pub use knows::Ranges;
+pub use reader::Reader;
+
+use crate::shared::Stores;
+
+/// How far a job may be ahead of its reader, in bytes.
+const AHEAD_BYTES: u64 = 8 << 20;
+
+/// And in segments.
+const AHEAD_MAX: u64 = 64;
+
+/// What is ahead of a reader is held until it was read: it may be this part of the smallest store.
+const AHEAD_PART: u64 = 16;
+
+/// The most segments that one request to an origin asks for.
+pub(crate) const RUN_MAX: u64 = 256;
+
+/// How many requests to the origin one reader has under way.
+pub(crate) const LANES_MAX: usize = 4;
+
+/// How many segments of `size` bytes a job may be ahead of its reader; 0 if it is to wait for it.
+pub(crate) fn ahead(size: u64, stores: &Stores) -> u64 {
+    let bytes = stores.smallest().map_or(AHEAD_BYTES, |store| AHEAD_BYTES.min(store / AHEAD_PART));
+    (bytes / size.max(1)).min(AHEAD_MAX)
+}
