@@ -50,7 +50,7 @@ pub fn targets(target: &[u8], host: &[u8], scheme: &[u8], status: u16, response:
 /// origin or cannot be requested.
 ///
 /// Source: RFC 3986, sections 5.2 and 5.3; RFC 9110, section 4.3.1.
-fn resolve(reference: &[u8], base: &[u8], host: &[u8], scheme: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn resolve(reference: &[u8], base: &[u8], host: &[u8], scheme: &[u8]) -> Option<Vec<u8>> {
     let reference = until(syntax::trim(reference), b"#");
     let (of_scheme, rest) = split_scheme(reference);
     if of_scheme.is_some_and(|of| !of.eq_ignore_ascii_case(scheme)) {

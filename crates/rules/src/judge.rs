@@ -133,6 +133,17 @@ pub fn judge(asked: &Asked<'_>, answer: &Answer<'_>, defaults: &Defaults<'_>) ->
     verdict
 }
 
+/// Whether the `response` to a POST is what a GET of `target` would bring: its Content-Location names that very target.
+/// The caller then judges it as if it had been asked for with GET, and stores it only if the verdict is not heuristic.
+/// `target`, `host` and `scheme` are as in [`crate::invalidate::targets`].
+///
+/// Source: RFC 9110, section 9.3.3.
+pub fn answers_get(response: &Fields, target: &[u8], host: &[u8], scheme: &[u8]) -> bool {
+    let mut named = response.all_known(Known::ContentLocation);
+    let (Some(location), None) = (named.next(), named.next()) else { return false };
+    crate::invalidate::resolve(location, target, host, scheme).is_some_and(|named| named == target)
+}
+
 /// How long a response is fresh, and how that is known.
 struct Freshness {
     seconds: Seconds,

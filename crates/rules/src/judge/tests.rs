@@ -230,6 +230,21 @@ fn rfc9213_2_2_a_targeted_field_alone_decides() {
 }
 
 #[test]
+fn rfc9110_9_3_3_a_post_that_answers_a_get() {
+    let check = |lines: &[(&str, &str)], expected: bool| {
+        assert_eq!(answers_get(&fields(lines), b"/a/b?c", b"h:80", b"http"), expected, "{lines:?}");
+    };
+    check(&[("Content-Location", "/a/b?c")], true);
+    check(&[("Content-Location", "b?c")], true);
+    check(&[("Content-Location", "http://H/a/b?c")], true);
+    check(&[("Content-Location", "/a/b")], false);
+    check(&[("Content-Location", "http://i/a/b?c")], false);
+    check(&[("Content-Location", "/a/b?c"), ("Content-Location", "/a/b?c")], false);
+    check(&[("Content-Location", "")], false);
+    check(&[], false);
+}
+
+#[test]
 fn errors_do_not_stay_for_long() {
     let explicit = [("Cache-Control", "max-age=86400")];
     assert_eq!(of(404, &explicit).lifetime.ttl, 3_600.0);
@@ -257,6 +272,31 @@ proptest! {
             prop_assert!(with.stale_if_error <= without.stale_if_error);
             prop_assert!(without.storable == Storable::Yes || with.storable != Storable::Yes);
         }
+    }
+
+    #[test]
+    fn rfc9213_2_1_both_syntaxes_say_the_same(
+        says in prop::collection::vec(
+            "(max-age|s-maxage|stale-while-revalidate|stale-if-error)=[0-9]{1,9}|no-store|private|no-cache|public|\
+             must-revalidate|proxy-revalidate|must-understand|(private|no-cache)=\"[a-c], x\"|extension",
+            1..6,
+        ),
+        status in prop::sample::select(vec![200u16, 302, 404, 599]),
+    ) {
+        // Of several with one name a dictionary has the last, Cache-Control the strictest.
+        let mut once: Vec<String> = Vec::new();
+        for directive in says {
+            let name = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+            if once.iter().all(|known| name(known) != name(&directive)) {
+                once.push(directive);
+            }
+        }
+        let value = once.join(", ");
+        let of = |name: &str| of(status, &[(name, value.as_str()), ("ETag", "\"a\"")]);
+        let (mut plain, mut targeted) = (of("Cache-Control"), of("CDN-Cache-Control"));
+        plain.left_out.sort();
+        targeted.left_out.sort();
+        prop_assert_eq!(plain, targeted);
     }
 
     #[test]
