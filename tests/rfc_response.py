@@ -105,6 +105,7 @@ def slow_client():
 # ---- storing (RFC 9111, section 3)
 
 SOON, LONG = "Cache-Control: max-age=1", {"Cache-Control": "max-age=60"}
+DAY = "Sat, 01 Jan 2022 00:00:00 GMT"
 
 
 def stored(fields, status=200, request=(), **params):
@@ -121,8 +122,8 @@ def storing():
     basic = {"Authorization": "Basic YTpi"}
     validated = {"Cache-Control": "no-cache", "ETag": '"a"'}
     for wanted, fields, status, request in [
-            (1, LONG, 200, ()), (1, {}, 200, ()), (1, LONG, 302, ()), (1, LONG, 501, ()), (1, LONG, 599, ()),
-            (1, LONG, 410, ()), (1, {}, 405, ()), (3, {}, 500, ()), (3, {}, 302, ()), (3, LONG, 206, ()),
+            (1, LONG, 200, ()), (3, {}, 200, ()), (1, {"Last-Modified": DAY}, 200, ()), (1, LONG, 302, ()), (1, LONG, 501, ()), (1, LONG, 599, ()),
+            (1, LONG, 410, ()), (1, {"Last-Modified": DAY}, 405, ()), (3, {}, 500, ()), (3, {}, 302, ()), (3, LONG, 206, ()),
             (3, {"Cache-Control": "private, max-age=60"}, 200, ()), (3, {"Cache-Control": "no-store"}, 200, ()),
             (3, {"Cache-Control": "max-age=0"}, 200, ()), (3, validated, 200, ()),
             (1, {**LONG, "Set-Cookie": "a=b"}, 200, ()), (3, {"Set-Cookie": "a=b"}, 200, ()),

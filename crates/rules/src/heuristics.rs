@@ -22,21 +22,22 @@ pub const fn is_understood(status: u16) -> bool {
 }
 
 /// The seconds a response without explicit freshness is fresh: a tenth of the time from Last-Modified to Date (or to
-/// `received`), at most `most`; without Last-Modified `fallback`. An error is never fresh for longer than `fallback`.
+/// `received`), at most `most`; without Last-Modified there is nothing to guess from. An error (a status of 400 or more) is
+/// never fresh for longer than `error_most`.
 ///
 /// Source: RFC 9111, section 4.2.2.
 pub fn freshness(
     status: u16,
     response: &Fields,
     received: Time,
-    fallback: Seconds,
+    error_most: Seconds,
     most: Seconds,
 ) -> Seconds {
     let modified = response.get_known(Known::LastModified).and_then(date::parse);
-    let Some(modified) = modified else { return fallback.max(0.0) };
+    let Some(modified) = modified else { return 0.0 };
     let made = age::date(response).unwrap_or(received);
     let tenth = ((made - modified) / 10.0).clamp(0.0, most.max(0.0));
-    if status >= 400 { tenth.min(fallback.max(0.0)) } else { tenth }
+    if status >= 400 { tenth.min(error_most.max(0.0)) } else { tenth }
 }
 
 #[cfg(test)]
@@ -61,8 +62,8 @@ mod tests {
         check(200, &[("Last-Modified", "Sun, 06 Nov 1994 07:46:17 GMT"), date], 10.0);
         check(200, &[("Last-Modified", "Sun, 06 Nov 1904 08:49:37 GMT")], 86_400.0);
         check(200, &[("Last-Modified", "Mon, 07 Nov 1994 08:49:37 GMT")], 0.0);
-        check(200, &[("Last-Modified", "yesterday")], 120.0);
-        check(200, &[], 120.0);
+        check(200, &[("Last-Modified", "yesterday")], 0.0);
+        check(200, &[], 0.0);
         check(404, &[("Last-Modified", "Sun, 06 Nov 1904 08:49:37 GMT")], 120.0);
         check(404, &[("Last-Modified", "Sun, 06 Nov 1994 08:47:57 GMT")], 10.0);
     }

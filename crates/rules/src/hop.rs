@@ -19,6 +19,8 @@ pub enum Copy {
     PassResponse,
     /// An origin's response that is stored.
     StoreResponse,
+    /// As before, by RFC 9111, section 3.1: Content-Range of a whole response means nothing, and stays like all such fields.
+    StoreWhole,
 }
 
 /// Whether a field of this name is left out of the copy. Content-Length of a fetch goes because the body does.
@@ -28,8 +30,9 @@ pub const fn leaves_out(copy: Copy, name: Known) -> bool {
             !matches!(copy, Copy::PassRequest | Copy::PassResponse)
         }
         _ if name.is_hop_by_hop() => true,
-        Known::AcceptRanges | Known::ContentRange | Known::Range => {
-            matches!(copy, Copy::FetchRequest | Copy::StoreResponse)
+        Known::ContentRange => matches!(copy, Copy::FetchRequest | Copy::StoreResponse),
+        Known::AcceptRanges | Known::Range => {
+            matches!(copy, Copy::FetchRequest | Copy::StoreResponse | Copy::StoreWhole)
         }
         Known::CacheControl
         | Known::ContentLength
@@ -38,7 +41,7 @@ pub const fn leaves_out(copy: Copy, name: Known) -> bool {
         | Known::IfNoneMatch
         | Known::IfRange
         | Known::IfUnmodifiedSince => matches!(copy, Copy::FetchRequest),
-        Known::Age => matches!(copy, Copy::StoreResponse),
+        Known::Age => matches!(copy, Copy::StoreResponse | Copy::StoreWhole),
         _ => false,
     }
 }
@@ -198,6 +201,23 @@ mod tests {
                 "If-Range",
                 "If-None-Match",
                 "Cache-Control",
+                "ETag",
+                "Date",
+            ],
+        );
+        check(
+            Copy::StoreWhole,
+            &[
+                "Host",
+                "Authorization",
+                "Cookie",
+                "Via",
+                "X-Forwarded-For",
+                "Content-Length",
+                "If-Range",
+                "If-None-Match",
+                "Cache-Control",
+                "Content-Range",
                 "ETag",
                 "Date",
             ],

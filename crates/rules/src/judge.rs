@@ -48,7 +48,8 @@ pub struct Answer<'a> {
 /// The settings that take part, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Defaults<'a> {
-    /// Freshness of a response that neither says it nor has Last-Modified (`default_ttl`).
+    /// The longest guessed freshness of an error (`default_ttl`). A response that neither says how long it is fresh nor has
+    /// Last-Modified is not, whatever stands here.
     pub ttl: Seconds,
     /// How long any response is kept after it was usable (`default_keep`).
     pub keep: Seconds,

@@ -16,7 +16,8 @@ const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
 /// The moment `text` names; `None` if it is no HTTP date. The name of the day must be one but is not compared with the
-/// date. A year of two digits is taken to lie in 1970 to 2069. A leap second (`:60`) counts as the next second.
+/// date. A year of two digits is taken to lie in 1970 to 2069. A leap second (`:60`) counts as the next second. Names have
+/// no case: senders need not be as exact as a cache can be lenient (RFC 9111, section 4.2).
 pub fn parse(text: &[u8]) -> Option<Time> {
     let comma = text.iter().position(|&byte| byte == b',');
     let civil = match comma {
@@ -86,7 +87,7 @@ impl Civil {
 }
 
 fn imf_fixdate(text: &[u8]) -> Option<Civil> {
-    if text.len() != 29 || !DAYS.iter().any(|day| text.starts_with(*day)) || &text[25..] != b" GMT" {
+    if text.len() != 29 || !is_day(&text[..3]) || !text[25..].eq_ignore_ascii_case(b" GMT") {
         return None;
     }
     if &text[3..5] != b", " || text[7] != b' ' || text[11] != b' ' || text[16] != b' ' {
@@ -98,11 +99,11 @@ fn imf_fixdate(text: &[u8]) -> Option<Civil> {
 }
 
 fn rfc850(text: &[u8], comma: usize) -> Option<Civil> {
-    if !LONG_DAYS.contains(&&text[..comma]) {
+    if !LONG_DAYS.iter().any(|day| text[..comma].eq_ignore_ascii_case(day)) {
         return None;
     }
     let rest = &text[comma..];
-    if rest.len() != 24 || &rest[..2] != b", " || &rest[20..] != b" GMT" {
+    if rest.len() != 24 || &rest[..2] != b", " || !rest[20..].eq_ignore_ascii_case(b" GMT") {
         return None;
     }
     if rest[4] != b'-' || rest[8] != b'-' || rest[11] != b' ' {
@@ -115,7 +116,7 @@ fn rfc850(text: &[u8], comma: usize) -> Option<Civil> {
 }
 
 fn asctime(text: &[u8]) -> Option<Civil> {
-    if text.len() != 24 || !DAYS.iter().any(|day| text.starts_with(*day)) {
+    if text.len() != 24 || !is_day(&text[..3]) {
         return None;
     }
     if text[3] != b' ' || text[7] != b' ' || text[10] != b' ' || text[19] != b' ' {
@@ -138,8 +139,12 @@ fn number(digits: &[u8]) -> Option<u32> {
     crate::syntax::parse_digits(digits)?.try_into().ok()
 }
 
+fn is_day(name: &[u8]) -> bool {
+    DAYS.iter().any(|day| name.eq_ignore_ascii_case(*day))
+}
+
 fn month(name: &[u8]) -> Option<u32> {
-    Some(MONTHS.iter().position(|month| *month == name)? as u32 + 1)
+    Some(MONTHS.iter().position(|month| name.eq_ignore_ascii_case(*month))? as u32 + 1)
 }
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March, so that the leap day is
@@ -178,6 +183,9 @@ mod tests {
             "Sunday, 06-Nov-94 08:49:37 GMT",
             "Sun Nov  6 08:49:37 1994",
             "Sun Nov 06 08:49:37 1994",
+            "SUN, 06 nov 1994 08:49:37 gmT",
+            "sunday, 06-NOV-94 08:49:37 Gmt",
+            "sUN nOV  6 08:49:37 1994",
         ] {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777.0), "{text}");
         }

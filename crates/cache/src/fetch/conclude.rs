@@ -32,7 +32,12 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     let now = fetch.local.now();
     fetch.trail.timestamp("Process", now);
-    let copy = if fetch.uncacheable { Copy::PassResponse } else { Copy::StoreResponse };
+    let is_part = fetch.arrived.as_ref().is_none_or(|arrived| arrived.status == 206);
+    let copy = match fetch.uncacheable {
+        true => Copy::PassResponse,
+        false if fetch.rfc && !is_part => Copy::StoreWhole,
+        false => Copy::StoreResponse,
+    };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     let filters = match filters(fetch, &answer) {
         Ok(filters) => filters,

@@ -51,7 +51,7 @@ pub fn head_agrees(stored: &Fields, length: Option<u64>, head: &Fields) -> bool 
 }
 
 /// The fields of the `stored` response with those of the `newer` answer in place of its own of these names. Left as they
-/// are: what describes the body that is stored (Content-Length, Content-Encoding, Content-Range), and what is never stored
+/// are: what describes the body that is stored (Content-Length, Content-Encoding, Content-Range, digests), and what is never stored
 /// (fields of one connection, Proxy-Authenticate and its kin). Content-Type and all others are the newer ones. The stored
 /// Age goes, for time counts anew. A weak tag stays weak.
 ///
@@ -62,6 +62,12 @@ pub fn head_agrees(stored: &Fields, length: Option<u64>, head: &Fields) -> bool 
 pub fn update(stored: &Fields, newer: &Fields) -> Fields {
     let mut updated = super::merge_304(stored, newer);
     updated.remove(b"Proxy-Authentication-Info");
+    for name in DIGESTS.iter().filter(|name| newer.has(**name)) {
+        updated.remove(name);
+        for value in stored.all(name) {
+            updated.push(name, value);
+        }
+    }
     if let (Some(old), Some(new)) = (validator(stored, Known::Etag), validator(&updated, Known::Etag))
         && is_weak(old)
         && !is_weak(new)
@@ -71,6 +77,11 @@ pub fn update(stored: &Fields, newer: &Fields) -> Fields {
     }
     updated
 }
+
+/// Digests of a body. That of a 304 may be of its own, which is empty.
+///
+/// Source: RFC 9530, sections 2 and 3; RFC 3230; RFC 2616, section 14.15.
+const DIGESTS: [&[u8]; 4] = [b"Content-Digest", b"Repr-Digest", b"Digest", b"Content-MD5"];
 
 /// The value of a validator that is there and not empty.
 fn validator(fields: &Fields, name: Known) -> Option<&[u8]> {

@@ -162,7 +162,7 @@ fn rfc9111_4_2_2_heuristics() {
     for status in [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501] {
         let verdict = of(status, &[year]);
         assert_eq!((verdict.lifetime.ttl, verdict.heuristic), (10.0, true), "{status}");
-        assert_eq!(of(status, &[]).lifetime.ttl, 120.0, "{status}");
+        refused(of(status, &[]), Why::Expired);
     }
     assert_eq!(of(599, &[year, ("Cache-Control", "public")]).lifetime.ttl, 10.0);
     for lines in
@@ -173,7 +173,16 @@ fn rfc9111_4_2_2_heuristics() {
     }
     refused(of(200, &[year, ("Set-Cookie", "a=b")]), Why::SetCookie);
     check(&[("Set-Cookie", "a=b"), ("Cache-Control", "max-age=60")], 60.0);
-    check(&[("Set-Cookie", "a=b"), ("Cache-Control", "public")], 120.0);
+    check(&[year, ("Set-Cookie", "a=b"), ("Cache-Control", "public")], 10.0);
+}
+
+#[test]
+fn rfc9111_4_2_2_nothing_to_guess_from() {
+    let verdict = of(200, &[("ETag", "\"a\"")]);
+    assert_eq!(
+        (verdict.storable, verdict.lifetime.ttl, verdict.lifetime.keep),
+        (Storable::Yes, 0.0, 86_400.0)
+    );
 }
 
 #[test]
