@@ -64,13 +64,13 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "freshness that the response does not state",
         varnish: "`default_ttl`",
-        rfc: "a tenth of the time since `Last-Modified`, bounded; without that field `default_ttl`",
+        rfc: "a tenth of the time since `Last-Modified`, at most `heuristic_max`; without that field `default_ttl`",
         section: "RFC 9111, 4.2.2",
     },
     Difference {
         what: "freshness of errors (status 400 and more)",
         varnish: "as stated",
-        rfc: "as stated, bounded; where it is not stated at most `default_ttl`",
+        rfc: "as stated, at most `negative_max`; where it is not stated at most `default_ttl`",
         section: "RFC 9111, 4.2.2",
     },
     Difference {
@@ -110,7 +110,7 @@ pub const DIFFERENCES: &[Difference] = &[
         section: "RFC 9111, 5.2.2.3",
     },
     Difference {
-        what: "`CDN-Cache-Control`",
+        what: "`CDN-Cache-Control`, or what `targeted_fields` names",
         varnish: "not looked at",
         rfc: "alone decides if it is valid and not empty: `Cache-Control` and `Expires` say nothing then",
         section: "RFC 9213, 2",
@@ -142,7 +142,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "a stale response with `ETag` or `Last-Modified`",
         varnish: "kept for `default_keep` (0) to be validated",
-        rfc: "kept for a day, or `default_keep` if that is longer",
+        rfc: "kept for `keep_validated` (a day), or `default_keep` if that is longer",
         section: "RFC 9111, 4.3",
     },
     Difference {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Folders that hold no source of ours wherever they stand.
+/// Folders that hold no source of ours wherever they stand (`.git` of a linked working tree is a file).
 const PASSED_OVER: &[&str] = &[".git", "target", "__pycache__", "node_modules"];
 
 /// Files larger than this are data, not text to check (bytes).
@@ -45,10 +45,11 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), Str
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
         // A file may vanish between the listing and the look: an editor's or a compiler's temporary one.
         let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
+        if PASSED_OVER.contains(&name.as_str()) {
+            continue;
+        }
         if metadata.is_dir() {
-            if !PASSED_OVER.contains(&name.as_str()) {
-                collect(&entry.path(), &path, files)?;
-            }
+            collect(&entry.path(), &path, files)?;
         } else if metadata.is_file()
             && metadata.len() <= LARGEST
             && let Ok(text) = fs::read_to_string(entry.path())
