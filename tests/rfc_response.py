@@ -218,5 +218,248 @@ def no_cache():
     expect((answers, cache.counter("fetch_304")), (["body"] * 5, 5))
 
 
+# ---- updates (RFC 9111, section 4.3)
+
+def versioned(first, later, tag='"a"'):
+    """Origin of one resource: 200 with `first` and a tag, then 304 with `later` where asked about the tag, by HEAD too."""
+    def answer(x):
+        if x.number and tag in x.request.headers.get("if-none-match", ""):
+            return x.head(304, later)
+        x.reply("body", headers={"ETag": tag, **first})
+    return Origin(answer)
+
+
+@case("RFC 9111 3.2 and 4.3.4: a 304 brings fields and times, but for those that describe the body")
+def update_by_304():
+    origin = versioned({"Cache-Control": "max-age=1", "X-A": "1", "X-B": "1", "Content-Type": "text/plain", "X-Gone": "1"},
+                       {"Cache-Control": "max-age=60", "X-A": "2", "X-New": "n", "Content-Length": "9",
+                        "Content-Encoding": "br", "Content-Type": "text/html", "Set-Cookie": "new=1"})
+    cache = by_rfc(origin)
+    fetch(cache.port, "/u")
+    time.sleep(1.2)
+    for _ in range(2):
+        answer = fetch(cache.port, "/u")
+        names = ("X-A", "X-B", "X-New", "X-Gone", "Content-Length", "Content-Encoding", "Content-Type", "Set-Cookie", "Cache-Control")
+        expect([answer[name] for name in names], ["2", "1", "n", "1", "4", None, "text/html", "new=1", "max-age=60"])
+        expect(answer.text, "body")
+    expect((origin.count("/u"), origin.last().method), (2, "GET"))
+
+
+@case("RFC 9111 4.3.4: a 304 that names another version than was asked about is not believed")
+def other_version():
+    def answer(x):
+        if x.number == 1:
+            return x.head(304, {"ETag": '"b"'})
+        x.reply(str(x.number), headers={"ETag": '"a"', "Cache-Control": "max-age=1"})
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    expect(fetch(cache.port, "/v").text, "0")
+    time.sleep(1.2)
+    expect(fetch(cache.port, "/v").text, "2")
+    expect(origin.last().headers.get("if-none-match"), None)
+
+
+@case("RFC 9111 4.1 and 4.3: a variant that is not there is asked for with the tags of those that are, and a 304 says which it is")
+def other_variant():
+    bodies = {"de": '"1"', "en": '"2"', "fr": '"1"', "it": '"1"'}
+
+    def answer(x):
+        language = x.request.headers["accept-language"]
+        tag, fields = bodies[language], {"Vary": "Accept-Language", **LONG}
+        if tag in x.request.headers.get("if-none-match", ""):
+            return x.head(304, {"ETag": tag, "X-For": language, **fields} if language != "it" else fields)
+        x.reply("body " + tag, headers={"ETag": tag, "X-For": language, **fields})
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    ask = lambda language: fetch(cache.port, "/v", headers={"Accept-Language": language})
+    expect([ask(language).text for language in ("de", "en", "fr")], ['body "1"', 'body "2"', 'body "1"'])
+    expect(sorted(origin.last().headers["if-none-match"].split(", ")), ['"1"', '"2"'])
+    expect(cache.counter("fetch_304"), 1)
+    answers = [ask(language) for language in ("de", "en", "fr")]
+    expect([(one["X-For"], one.hit, one.text) for one in answers],
+           [("de", True, 'body "1"'), ("en", True, 'body "2"'), ("fr", True, 'body "1"')])
+    expect(ask("it").text, 'body "1"', "a 304 without a tag could be of either")
+    expect((origin.count("/v"), origin.last().headers.get("if-none-match")), (5, None))
+
+
+@case("RFC 9111 4.3.5: a HEAD where nothing is stored is a HEAD to the origin, and does not stand for a GET")
+def head_alone():
+    origin = Origin(lambda x: x.reply("body", headers=LONG))
+    cache = by_rfc(origin)
+    for _ in range(2):
+        answer = fetch(cache.port, "/h", "HEAD")
+        expect((answer.status, answer["Content-Length"], origin.last().method), (200, "4", "HEAD"))
+    expect((fetch(cache.port, "/h").text, origin.last().method), ("body", "GET"))
+    expect((fetch(cache.port, "/h", "HEAD").hit, origin.count("/h")), (True, 3))
+
+
+@case("RFC 9111 4.3.5: a HEAD for what is stale updates it, by 304 or by 200, with or without a validator")
+def head_updates():
+    def answer(x):
+        fields = {"X-A": str(x.number), "Cache-Control": "max-age=60" if x.number else "max-age=1"}
+        if "plain" not in x.request.target:
+            fields["ETag"] = '"a"'
+        if "304" in x.request.target and x.request.headers.get("if-none-match") == '"a"':
+            return x.head(304, fields)
+        x.reply("body", headers=fields)
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    targets = ("/304", "/200", "/plain")
+    for target in targets:
+        fetch(cache.port, target)
+    time.sleep(1.2)
+    for target in targets:
+        head = fetch(cache.port, target, "HEAD")
+        expect((head.status, head["X-A"], head["Content-Length"], origin.last().method), (200, "1", "4", "HEAD"), target)
+        get = fetch(cache.port, target)
+        expect((get.text, get["X-A"], get["Cache-Control"], origin.count(target)), ("body", "1", "max-age=60", 2), target)
+
+
+@case("RFC 9111 4.3.5: a HEAD that tells of another version ends what is stored; an error leaves it")
+def head_ends():
+    def answer(x):
+        fields = {"ETag": '"b"' if x.number and "tag" in x.request.target else '"a"',
+                  "Cache-Control": "max-age=1, stale-if-error=60"}
+        if "error" in x.request.target and x.request.method == "HEAD":
+            return x.reply("", status=404)
+        x.reply("longer" if x.number and "length" in x.request.target else "body", headers=fields)
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    for target, left in (("/tag", 0), ("/length", 0), ("/error", 1)):
+        fetch(cache.port, target)
+        time.sleep(1.2)
+        expect(fetch(cache.port, target, "HEAD").status, 404 if left else 200, target)
+        fetch(cache.port, target)
+        expect(("if-none-match" in origin.last().headers), bool(left), target)
+
+
+@case("RFC 9111 4.3.5: GETs wait for a HEAD that validates, and share what it found")
+def head_and_gets():
+    gate = threading.Event()
+
+    def answer(x):
+        if x.request.method == "HEAD":
+            gate.wait(20)
+        x.reply("body", headers={"ETag": '"a"', "Cache-Control": "max-age=60" if x.number else "max-age=1"})
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    fetch(cache.port, "/g")
+    time.sleep(1.2)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(fetch(cache.port, "/g", "HEAD").status))]
+    threads += [threading.Thread(target=lambda: answers.append(fetch(cache.port, "/g").text)) for _ in range(3)]
+    threads[0].start()
+    eventually(lambda: origin.count("/g") == 2, "the HEAD is under way")
+    for thread in threads[1:]:
+        thread.start()
+    eventually(lambda: cache.counter("busy_sleep") == 3, "three wait")
+    gate.set()
+    for thread in threads:
+        thread.join()
+    expect((sorted(map(str, answers)), origin.count("/g")), (["200", "body", "body", "body"], 2))
+
+
+# ---- invalidation (RFC 9111, section 4.4)
+
+def changed(method, status, fields=(), target="/t", others=("/other",), vcl="", request=(), **params):
+    """Which of the stored targets have to be fetched anew after a request of that method with that answer."""
+    def answer(x):
+        if x.request.method == "GET":
+            return x.reply(str(x.number), headers=LONG)
+        x.reply("", status=status, headers=fields)
+    origin = Origin(answer)
+    cache = before(origin, vcl, params={**ON, **params})
+    for one in (target, *others):
+        fetch(cache.port, one)
+    expect(fetch(cache.port, target, method, headers=request).status, status)
+    return [one for one in (target, *others) if not fetch(cache.port, one).hit]
+
+
+@case("RFC 9111 4.4: what an unsafe method may have changed is fetched anew; not after an error, nor by a safe method")
+def invalidation():
+    for method in ("PUT", "POST", "DELETE", "PATCH", "MKCOL", "M-SEARCH"):
+        expect(changed(method, 200), ["/t"], method)
+    for status in (201, 204, 303):
+        expect(changed("POST", status), ["/t"], str(status))
+    for status in (400, 404, 500):
+        expect(changed("DELETE", status), [], str(status))
+    for method in ("OPTIONS", "TRACE", "PROPFIND"):
+        expect(changed(method, 200), [], method)
+    expect(changed("POST", 200, rfc="off"), [], "as in Varnish")
+    expect(changed("POST", 200, vcl="sub vcl_recv { set req.rfc = false; }"), [], "VCL decides")
+
+
+@case("RFC 9111 4.4: Location and Content-Location of the same origin, too")
+def invalidated_by_location():
+    both = {"Location": "/l?a=b", "Content-Location": "../c"}
+    expect(changed("POST", 201, both, "/a/b", ("/l?a=b", "/c", "/l")), ["/a/b", "/l?a=b", "/c"])
+    for location, ends in (("http://example.org/l", True), ("//EXAMPLE.org:80/l#f", True), ("https://example.org/l", True),
+                           ("http://other.org/l", False), ("http://example.org:81/l", False)):
+        expect(changed("PUT", 200, {"Location": location}, "/t", ("/l",)), ["/t", "/l"] if ends else ["/t"], location)
+
+
+@case("RFC 9111 4.4: the keys are those that vcl_hash makes, all variants go, VCL cannot hide the answer")
+def invalidated_keys():
+    hashed = """sub vcl_hash { hash_data(req.url); hash_data(req.method == "GET"); hash_data(req.http.X-Tenant); return (lookup); }
+                sub vcl_backend_response { if (bereq.method != "GET") { return (error(500, "hidden")); } }"""
+
+    def answer(x):
+        x.reply(str(x.number), headers={"Vary": "X-A", "Location": "/l", **LONG})
+    origin = Origin(answer)
+    cache = by_rfc(origin, hashed)
+    tenant, other = {"X-Tenant": "1"}, {"X-Tenant": "2"}
+    for target in ("/t", "/l"):
+        for headers in ({**tenant, "X-A": "1"}, {**tenant, "X-A": "2"}, other):
+            fetch(cache.port, target, headers=headers)
+    expect(fetch(cache.port, "/t", "POST", headers=tenant).status, 500)
+    for target in ("/t", "/l"):
+        expect([fetch(cache.port, target, headers=headers).hit
+                for headers in ({**tenant, "X-A": "1"}, {**tenant, "X-A": "2"}, other)], [False, False, True], target)
+
+
+@case("RFC 9111 4.4: a fetch that began before the change is not found after it")
+def invalidated_in_flight():
+    gates = {"/whole": threading.Event(), "/head": threading.Event()}
+
+    def answer(x):
+        if x.request.method == "PUT":
+            return x.reply("")
+        text = f"version {x.number}"
+        if x.number:
+            return x.reply(text, headers=LONG)
+        if x.request.target == "/head":
+            gates["/head"].wait(20)
+        x.head(200, {**LONG, "Content-Length": len(text)})
+        if x.request.target == "/whole":
+            gates["/whole"].wait(20)
+        x.send(text)
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    for target, gate in gates.items():
+        answers = []
+        early = threading.Thread(target=lambda: answers.append(fetch(cache.port, target).text))
+        early.start()
+        eventually(lambda: origin.count(target) == 1, "the first fetch is under way")
+        expect(fetch(cache.port, target, "PUT", body=b"new").status, 200)
+        expect(fetch(cache.port, target).text, "version 2", "it does not wait for the old one")
+        gate.set()
+        early.join()
+        expect(answers, ["version 0"], "who asked before gets what was asked for")
+        expect([fetch(cache.port, target).text for _ in range(2)], ["version 2"] * 2, target)
+
+
+@case("RFC 9110 9.3.3: the answer to a POST that says it is the resource's, and for how long, serves GETs")
+def post_serves_get():
+    here = {"Content-Location": "/p", **LONG}
+    for fields, hit in ((here, True), (LONG, False), ({"Content-Location": "/p"}, False), ({**here, "Content-Location": "/q"}, False),
+                        ({**here, "Cache-Control": "private, max-age=60"}, False)):
+        origin = Origin(lambda x: x.reply(f"{x.request.method} {x.number}", headers=fields))
+        cache = by_rfc(origin)
+        expect(fetch(cache.port, "/p").text, "GET 0")
+        expect(fetch(cache.port, "/p", "POST", body=b"x").text, "POST 1", str(fields))
+        expect(fetch(cache.port, "/p").text, "POST 1" if hit else "GET 2", str(fields))
+        expect(fetch(cache.port, "/p", "POST", body=b"y").text[:4], "POST", "a POST is never answered from the cache")
+
+
 if __name__ == "__main__":
     main()

@@ -257,6 +257,7 @@ counters! {
         segment_hits: Counter Integer Info "Segments: found when they were wanted";
         segment_bytes: Counter Bytes Info "Segments: bytes from origins";
         sparse_changed: Counter Integer Info "Objects kept in pieces: dropped, the origin has another version";
+        invalidated: Counter Integer Info "Objects ended by requests that changed something (rfc)";
         log_lost: Counter Integer Diag "Log batches given up because the log lapped their writer";
     }
 }

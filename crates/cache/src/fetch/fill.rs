@@ -213,8 +213,10 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         conclude::publish(fetch, &fill);
         fill.commit();
     }
-    // The new object stands in its place, whatever its variant was.
-    fetch.local.shared.index.unlink(stale.object());
+    if !fetch.by_other {
+        // The new object stands in its place, whatever its variant was.
+        fetch.local.shared.index.unlink(stale.object());
+    }
     fetch.trail.stored_body = length;
     fetch.trail.end_body();
     Step::Done(Fetched::Stored(object))

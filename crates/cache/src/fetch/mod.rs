@@ -10,6 +10,7 @@
 //! It runs in the task of the request that wants it up to the end of the head; a body to be stored then fills by
 //! itself, and the request reads it like everybody else. A background fetch is a task of its own.
 
+pub(crate) mod change;
 mod conclude;
 mod error;
 mod fill;
@@ -21,6 +22,7 @@ mod response;
 mod send;
 mod times;
 pub(crate) mod trail;
+pub(crate) mod update;
 
 use crate::body::Body;
 use crate::exchange::{Exchange, Private, RequestBody};
@@ -227,6 +229,10 @@ pub(crate) struct Fetch {
     pub(crate) key: Key,
     pub(crate) busy: Option<Busy>,
     pub(crate) stale: Option<Rc<Known>>,
+    /// Other variants that the origin is asked about.
+    pub(crate) others: Vec<Rc<Known>>,
+    /// What the origin confirmed is one of those, and stays beside what is made of it.
+    pub(crate) by_other: bool,
     pub(crate) backend: Option<BackendRef>,
     /// The backend that was asked (`beresp.backend`).
     pub(crate) chosen: Option<BackendRef>,
@@ -246,6 +252,8 @@ pub(crate) struct Fetch {
     pub(crate) obstacle: Option<rules::storable::Why>,
     /// Names of fields that are not stored with the answer.
     pub(crate) left_out: Vec<Vec<u8>>,
+    /// What the request may change.
+    pub(crate) change: Option<Box<change::Change>>,
     /// Fields of the answer that are for the asking client alone.
     pub(crate) for_asker: Fields,
     pub(crate) uncacheable: bool,
@@ -371,6 +379,8 @@ impl Fetch {
             key,
             busy: None,
             stale: None,
+            others: Vec::new(),
+            by_other: false,
             backend: None,
             chosen: None,
             timeouts: Timeouts::default(),
@@ -383,6 +393,7 @@ impl Fetch {
             requested: now,
             obstacle: None,
             left_out: Vec::new(),
+            change: None,
             for_asker: Fields::new(),
             uncacheable: purpose == Purpose::Pass,
             reason: None,
@@ -448,6 +459,20 @@ impl Fetch {
         }
     }
 
+    /// Has the origin asked by HEAD whether `stale` is still good: the answer updates that, or ends it.
+    pub(crate) fn ask_head(&mut self, stale: Arc<Object>) {
+        self.stale = Some(Rc::new(Known::new(stale)));
+        for request in [&mut self.request, &mut self.original] {
+            request.method.clear();
+            request.method.extend_from_slice(b"HEAD");
+        }
+    }
+
+    /// Whether the request was for the head alone of what is stored.
+    pub(crate) fn asks_head(&self) -> bool {
+        self.rfc && self.purpose == Purpose::Miss && self.request.method == b"HEAD"
+    }
+
     /// Runs it to the end of the response's head (or of the body, where it is not streamed).
     pub(crate) async fn run(&mut self, body: &mut dyn RequestBody) -> Fetched {
         let mut step = Step::Fetch;
@@ -508,6 +533,10 @@ impl Fetch {
         self.obstacle = None;
         self.left_out.clear();
         self.for_asker.clear();
+        if self.purpose == Purpose::Pass && !std::mem::replace(&mut self.uncacheable, true) {
+            // An answer that was to serve others.
+            conclude::release(self);
+        }
     }
 
     pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {

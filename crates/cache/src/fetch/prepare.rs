@@ -83,6 +83,9 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if let Some(stale) = &fetch.stale {
         rules::conditional::add_conditions(stale.fields(), &mut fetch.request.fields);
     }
+    if !fetch.others.is_empty() {
+        super::update::add_tags(fetch);
+    }
     super::part::set_range(fetch);
     log_bereq(fetch);
     if fetch.retries > 0 {

@@ -1,13 +1,13 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, part, send, times};
+use super::update::{self, Heard};
+use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, part, send, times};
 use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
 use copal_rules as rules;
-use copal_store::Flags;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
@@ -32,6 +32,7 @@ pub(super) fn receive(fetch: &mut Fetch, framing: ResponseFraming) {
         fetch.response.reason.extend_from_slice(standard);
     }
     log_response(fetch);
+    change::note(fetch);
     let direct = !fetch.response.fields.has_known(wire::Known::Age);
     fetch.arrived = Some(Arrived { status: fetch.response.status, direct });
     count(fetch, framing);
@@ -49,30 +50,25 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     }
     let mut answer = answer;
     let mut merged = None;
-    if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
-        let Some(stale) = fetch.stale.clone() else {
-            // Nobody asked for a condition.
+    match update::hear(fetch) {
+        Heard::New => {}
+        Heard::Again => return give_up(fetch, answer, Step::Send),
+        Heard::Unexpected => {
             return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
-        };
-        // A tag that we made weak says nothing about the origin's.
-        let recoded = stale.flags().has(Flags::RECODED);
-        if !recoded && !rules::conditional::confirms(stale.fields(), &fetch.response.fields) {
-            // It speaks of another version than we hold: ask again, for all of it.
-            fetch.stale = None;
-            fetch.request.fields.remove_known(wire::Known::IfNoneMatch);
-            fetch.request.fields.remove_known(wire::Known::IfModifiedSince);
-            return give_up(fetch, answer, Step::Send);
         }
-        let confirmed = std::mem::take(&mut fetch.response.fields);
-        fetch.response.fields.copy_from(&confirmed);
-        merge(fetch);
-        merged = Some(confirmed);
-        if let Some(connection) = answer.connection.take() {
-            fetch.trail.release(connection);
+        Heard::Confirmed(newer) => {
+            merged = Some(newer);
+            if let Some(connection) = answer.connection.take() {
+                fetch.trail.release(connection);
+            }
+            answer.framing = ResponseFraming::None;
         }
-        answer.framing = ResponseFraming::None;
     }
-    times::compute(fetch);
+    if change::serves_get(fetch) {
+        times::compute_for_get(fetch);
+    } else {
+        times::compute(fetch);
+    }
     if let Some(confirmed) = merged {
         log_merged(fetch, &confirmed);
     }
@@ -177,20 +173,6 @@ fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
     for line in response.fields.lines().filter(|line| !confirmed.lines().any(|other| other == *line)) {
         records.text(Tag::BerespHeader, line);
     }
-}
-
-/// The stored response with the news of a 304 (RFC 9111, section 4.3.4).
-fn merge(fetch: &mut Fetch) {
-    let Some(stale) = &fetch.stale else { return };
-    fetch.was_304 = true;
-    let merged = rules::conditional::merge_304(stale.fields(), &fetch.response.fields);
-    fetch.response.fields.copy_from(&merged);
-    if stale.flags().has(Flags::RECODED) {
-        crate::filter::head::weaken(&mut fetch.response.fields);
-    }
-    fetch.response.status = stale.status();
-    fetch.response.reason.clear();
-    fetch.response.reason.extend_from_slice(stale.reason());
 }
 
 /// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.

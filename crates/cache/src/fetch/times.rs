@@ -5,6 +5,7 @@ use copal_observe as observe;
 use copal_rules as rules;
 use copal_wire as wire;
 use observe::Tag;
+use rules::judge::Verdict;
 use rules::storable::{Storable, Why};
 use rules::ttl::Lifetime;
 use wire::Known;
@@ -16,13 +17,20 @@ const KEEP_PLAIN: f64 = 600.0;
 /// Computes and logs how long the response that stands in `fetch` may be used.
 pub(super) fn compute(fetch: &mut Fetch) {
     let lifetime = if fetch.rfc { judge(fetch) } else { by_varnish(fetch) };
+    take(fetch, &lifetime);
+    if fetch.purpose != Purpose::Pass {
+        // What is passed lives for nobody.
+        log(fetch, &lifetime);
+    }
+}
+
+fn take(fetch: &mut Fetch, lifetime: &Lifetime) {
     // To VCL what may not be kept has no life, not less than none.
     (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl.max(0.0), lifetime.grace, lifetime.keep);
     fetch.origin_time = lifetime.t_origin;
-    if fetch.purpose == Purpose::Pass {
-        // It lives for nobody.
-        return;
-    }
+}
+
+fn log(fetch: &mut Fetch, lifetime: &Lifetime) {
     fetch.trail.records.fmt(
         Tag::TTL,
         format_args!(
@@ -40,6 +48,26 @@ pub(super) fn compute(fetch: &mut Fetch) {
     );
 }
 
+/// As [`compute`], for the answer to a POST that says that it is what a GET gets: if it says, too, for how long, it is
+/// stored for those.
+///
+/// Source: RFC 9110, section 9.3.3.
+pub(super) fn compute_for_get(fetch: &mut Fetch) {
+    let (verdict, lifetime) = verdict(fetch, b"GET");
+    let is_explicit = verdict.storable == Storable::Yes && !verdict.heuristic;
+    let Some(change) =
+        fetch.change.as_deref().filter(|_| is_explicit && lifetime.t_origin + lifetime.ttl > fetch.now)
+    else {
+        return compute(fetch);
+    };
+    fetch.key = change.keys[0];
+    fetch.busy = Some(fetch.local.shared.index.begin(&fetch.key));
+    fetch.uncacheable = false;
+    fetch.left_out = verdict.left_out;
+    take(fetch, &lifetime);
+    log(fetch, &lifetime);
+}
+
 fn by_varnish(fetch: &Fetch) -> Lifetime {
     let settings = &fetch.current.settings;
     let defaults = rules::ttl::Defaults {
@@ -52,8 +80,26 @@ fn by_varnish(fetch: &Fetch) -> Lifetime {
     rules::ttl::lifetime(fetch.response.status, &fetch.response.fields, fetch.now, &defaults)
 }
 
-/// Source: RFC 9111, sections 3 and 4.2; `default_grace` is no permission to serve what is stale (section 4.2.4).
 fn judge(fetch: &mut Fetch) -> Lifetime {
+    // What a HEAD confirmed is the answer to a GET.
+    let (verdict, mut lifetime) = verdict(fetch, if fetch.was_304 { b"GET" } else { &fetch.request.method });
+    fetch.obstacle = match verdict.storable {
+        // A part is no answer to those who want all, or another part.
+        Storable::Yes if fetch.response.status == 206 => Some(Why::Status),
+        Storable::Yes => None,
+        Storable::No(why) => Some(why),
+    };
+    if fetch.obstacle.is_some() {
+        (lifetime.ttl, lifetime.grace, lifetime.keep) = (0.0, 0.0, 0.0);
+    }
+    fetch.left_out = verdict.left_out;
+    lifetime
+}
+
+/// What the rules say of the response as the answer to a request with `method`, and the times that come of it.
+///
+/// Source: RFC 9111, sections 3 and 4.2; `default_grace` is no permission to serve what is stale (section 4.2.4).
+fn verdict(fetch: &Fetch, method: &[u8]) -> (Verdict, Lifetime) {
     let settings = &fetch.current.settings;
     let defaults = rules::judge::Defaults {
         ttl: settings.default_ttl,
@@ -64,7 +110,7 @@ fn judge(fetch: &mut Fetch) -> Lifetime {
         targets: &settings.targeted_fields,
     };
     let asked = rules::judge::Asked {
-        method: &fetch.request.method,
+        method,
         fields: &fetch.request.fields,
         // A response that was asked for without them is the same for all, whatever the client showed us.
         authorized: fetch.authorized && fetch.request.fields.has_known(Known::Authorization),
@@ -78,15 +124,5 @@ fn judge(fetch: &mut Fetch) -> Lifetime {
     if lifetime.t_origin + lifetime.ttl > fetch.now {
         lifetime.keep = lifetime.keep.max(KEEP_PLAIN.min(settings.keep_validated));
     }
-    fetch.obstacle = match verdict.storable {
-        // A part is no answer to those who want all, or another part.
-        Storable::Yes if status == 206 => Some(Why::Status),
-        Storable::Yes => None,
-        Storable::No(why) => Some(why),
-    };
-    if fetch.obstacle.is_some() {
-        (lifetime.ttl, lifetime.grace, lifetime.keep) = (0.0, 0.0, 0.0);
-    }
-    fetch.left_out = verdict.left_out;
-    lifetime
+    (verdict, lifetime)
 }

@@ -2,6 +2,7 @@
 
 use super::{AfterHash, Step, fail};
 use crate::exchange::Exchange;
+use crate::index::Key;
 use crate::request::recv::push_ip;
 use copal_observe as observe;
 use copal_rules as rules;
@@ -15,13 +16,8 @@ pub(crate) async fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
     if !matches!(after, AfterHash::Pass | AfterHash::Pipe) {
         normalize_coding(exchange);
     }
-    exchange.hash_input.clear();
-    if exchange.is_builtin(Sub::Hash) {
-        builtin(exchange);
-    } else if !matches!(exchange.decide(Sub::Hash).await, Action::Lookup) {
-        return fail();
-    }
-    exchange.key = Sha256::digest(&exchange.hash_input).into();
+    let Some(key) = key(exchange).await else { return fail() };
+    exchange.key = key;
     match after {
         AfterHash::Lookup => Step::Lookup,
         AfterHash::Pass => Step::Pass,
@@ -30,6 +26,26 @@ pub(crate) async fn step(exchange: &mut Exchange, after: AfterHash) -> Step {
         AfterHash::Restart => Step::Restart,
         AfterHash::Synth(status, reason) => Step::Synth(status, reason),
     }
+}
+
+/// Runs `vcl_hash`; `None` if it fails.
+async fn key(exchange: &mut Exchange) -> Option<Key> {
+    exchange.hash_input.clear();
+    if exchange.is_builtin(Sub::Hash) {
+        builtin(exchange);
+    } else if !matches!(exchange.decide(Sub::Hash).await, Action::Lookup) {
+        return None;
+    }
+    Some(Sha256::digest(&exchange.hash_input).into())
+}
+
+/// The key that a GET of `target` would have which is otherwise like this request; `None` if VCL fails.
+pub(crate) async fn of_target(exchange: &mut Exchange, target: &[u8]) -> Option<Key> {
+    let method = std::mem::replace(&mut exchange.request.method, b"GET".to_vec());
+    let own = std::mem::replace(&mut exchange.request.target, target.to_vec());
+    let found = key(exchange).await;
+    (exchange.request.method, exchange.request.target) = (method, own);
+    found
 }
 
 /// One form of the codings that a client takes: gzip or none, so that one fetch serves all of them.

@@ -90,6 +90,17 @@ fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {
     shared.bans.hits(object, (exchange.request.target.as_slice(), &exchange.request.fields))
 }
 
+/// What is stored under the request's key and may be asked about, whether it fits or not; nothing for who distrusts what is
+/// stored.
+pub(super) fn usable(exchange: &Exchange) -> Vec<Arc<Object>> {
+    if exchange.always_miss || exchange.demand.is_some_and(|demand| demand.reload) {
+        return Vec::new();
+    }
+    let mut objects = exchange.local.shared.index.objects(&exchange.key);
+    objects.retain(|object| !is_banned(exchange, object));
+    objects
+}
+
 /// The variant of this request, if the next response varies by the same fields as that of `variant`.
 fn predict(variant: &[u8], request: &Fields) -> Vec<u8> {
     let mut example = Fields::new();

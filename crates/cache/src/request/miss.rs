@@ -1,8 +1,8 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
-use super::{Step, fail};
+use super::{Step, fail, lookup};
 use crate::exchange::{Exchange, RequestBody, Source};
-use crate::fetch;
+use crate::fetch::{self, update};
 use crate::index::busy::Busy;
 use crate::reason::Reason;
 use copal_rules as rules;
@@ -27,10 +27,15 @@ pub(crate) async fn step(
         exchange.decide(Sub::Miss).await
     };
     match action {
+        Action::Fetch if exchange.rfc && exchange.is_head() => head(exchange, busy, stale, body).await,
         Action::Fetch => {
             let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
             fetch.busy = Some(busy);
             fetch.set_stale(stale);
+            if exchange.rfc {
+                let objects = lookup::usable(exchange);
+                fetch.others = update::others(objects, fetch.stale.as_deref());
+            }
             let fetched = fetch.run(body).await;
             take(exchange, &mut fetch, fetched)
         }
@@ -44,6 +49,33 @@ pub(crate) async fn step(
         Action::Synth(status, reason) => Step::Synth(status, reason),
         _ => fail(),
     }
+}
+
+/// By the RFCs a HEAD goes to the origin as one: nobody wants the body. What is stored and stale is updated by the answer;
+/// where nothing is, the answer is for this client alone.
+///
+/// Source: RFC 9111, section 4.3.5.
+async fn head(
+    exchange: &mut Exchange,
+    busy: Busy,
+    stale: Option<Arc<Object>>,
+    body: &mut dyn RequestBody,
+) -> Step {
+    let mut fetch = match stale.filter(|stale| update::is_response(stale)) {
+        Some(stale) => {
+            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
+            fetch.busy = Some(busy);
+            fetch.ask_head(stale);
+            fetch
+        }
+        None => {
+            // Who waits for a body must not wait for this.
+            busy.release();
+            fetch::Fetch::of(exchange, fetch::Purpose::Pass)
+        }
+    };
+    let fetched = fetch.run(body).await;
+    take(exchange, &mut fetch, fetched)
 }
 
 /// Takes what `fetch` brought as the request's object.

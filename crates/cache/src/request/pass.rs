@@ -1,9 +1,10 @@
 //! `vcl_pass`: fetch for this request alone.
 
-use super::{Step, fail, miss};
+use super::{Step, fail, hash, miss, purge};
 use crate::exchange::{Exchange, RequestBody};
-use crate::fetch;
+use crate::fetch::{self, change::Change};
 use copal_observe::Tag;
+use copal_rules as rules;
 use copal_vcl as vcl;
 use vcl::host::{Action, Sub};
 
@@ -25,8 +26,13 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
             Step::Synth(503, None)
         }
         Action::Fetch => {
+            let change = change(exchange).await;
             let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Pass);
+            fetch.change = change.map(Box::new);
             let fetched = fetch.run(body).await;
+            if let Some(change) = &fetch.change {
+                end_others(exchange, change).await;
+            }
             if exchange.cached_body.is_none() && body.is_begun() {
                 // Varnish reads it into a piece of this store on its way.
                 exchange.records.text(Tag::Storage, b"malloc Transient");
@@ -38,5 +44,26 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
         Action::Restart => Step::Restart,
         Action::Synth(status, reason) => Step::Synth(status, reason),
         _ => fail(),
+    }
+}
+
+/// What the request may change, if it is such a one and the RFCs decide.
+async fn change(exchange: &mut Exchange) -> Option<Change> {
+    if !exchange.rfc || !rules::invalidate::is_unsafe(&exchange.request.method) {
+        return None;
+    }
+    let target = exchange.request.target.clone();
+    let host = exchange.host().unwrap_or_default().to_vec();
+    let own = exchange.key;
+    let of_get = hash::of_target(exchange, &target).await.unwrap_or(own);
+    Some(Change { keys: [of_get, own], target, host, others: Vec::new() })
+}
+
+/// Ends what is stored of the other targets that the answer named.
+async fn end_others(exchange: &mut Exchange, change: &Change) {
+    for target in &change.others {
+        if let Some(key) = hash::of_target(exchange, target).await {
+            purge::changed(&exchange.local, &key);
+        }
     }
 }

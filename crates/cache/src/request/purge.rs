@@ -34,6 +34,14 @@ pub(crate) fn hard(local: &Local, key: &Key) -> usize {
     count(local, purged.len())
 }
 
+/// The resource under `key` has changed: what is stored of it goes. Returns how many objects that are.
+pub(crate) fn changed(local: &Local, key: &Key) -> usize {
+    let ended = local.shared.index.invalidate(key);
+    ended.iter().for_each(|object| log(local, "EXP_Removed", object));
+    local.counters.invalidated.add(ended.len() as u64);
+    ended.len()
+}
+
 /// Shortens the life of every object under `key`, and returns how many there are.
 pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
     let objects = local.shared.index.objects(key);
