@@ -8,6 +8,7 @@ pub mod ban;
 pub mod body;
 mod decision;
 pub mod exchange;
+pub mod explain;
 mod fetch;
 mod filter;
 mod head;

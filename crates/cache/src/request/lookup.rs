@@ -2,9 +2,10 @@
 
 use super::demand::Demand;
 use super::{Freshness, Step};
+use crate::ban::Listed;
 use crate::exchange::Exchange;
-use crate::index::lookup::{Found, Query, Suits, Waited, ttl_for};
-use crate::reason::Reason;
+use crate::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
+use crate::reason::{Kind, Reason};
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
@@ -60,7 +61,47 @@ fn fits(exchange: &Exchange, variant: &[u8]) -> bool {
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.
 fn search(exchange: &Exchange, now: Time, waited: Option<Waited>, waiter: Option<(u64, &Waker)>) -> Found {
-    let shared = &exchange.local.shared;
+    let banned = |object: &Arc<Object>| is_banned(exchange, object);
+    with_query(exchange, now, waited, &banned, |query| exchange.local.shared.index.lookup(query, waiter))
+}
+
+/// What a lookup would come to, without doing anything about it; and what the request's directives make of that.
+pub(crate) fn peek(exchange: &mut Exchange) -> Peeked {
+    exchange.demand = Demand::of(exchange);
+    let mut peeked = peek_all(exchange);
+    if let Some(demand) = exchange.demand.filter(|_| peeked.reason.kind() != Kind::Hit) {
+        if demand.directives.only_if_cached {
+            peeked.reason = Reason::OnlyIfCached;
+        } else if demand.directives.no_store {
+            peeked.reason = Reason::RequestNoStore;
+        }
+    }
+    peeked
+}
+
+/// What stands under the key, whatever VCL wants of it.
+pub(crate) fn peek_all(exchange: &Exchange) -> Peeked {
+    let banned = |object: &Arc<Object>| ban_of(exchange, object).is_some();
+    let peek = |query: &Query<'_>| exchange.local.shared.index.peek(query);
+    with_query(exchange, exchange.now, None, &banned, peek)
+}
+
+/// The ban that would end `object` if the request met it.
+pub(crate) fn ban_of(exchange: &Exchange, object: &Object) -> Option<Listed> {
+    let bans = &exchange.local.shared.bans;
+    if object.ban() >= bans.newest() {
+        return None;
+    }
+    bans.find(object, (exchange.request.target.as_slice(), &exchange.request.fields))
+}
+
+fn with_query<Answer>(
+    exchange: &Exchange,
+    now: Time,
+    waited: Option<Waited>,
+    banned: &dyn Fn(&Arc<Object>) -> bool,
+    act: impl FnOnce(&Query<'_>) -> Answer,
+) -> Answer {
     let demand = exchange.demand;
     let suits =
         move |object: &Object| demand.map_or(Suits::Yes, |demand| demand.suits(exchange, object, now));
@@ -77,9 +118,9 @@ fn search(exchange: &Exchange, now: Time, waited: Option<Waited>, waiter: Option
         waited,
         fits: &|variant| fits(exchange, variant),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
-        banned: &|object| is_banned(exchange, object),
+        banned,
     };
-    shared.index.lookup(&query, waiter)
+    act(&query)
 }
 
 fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {

@@ -1,0 +1,143 @@
+//! The facts of what stands under a key, for one request.
+
+use super::Looked;
+use crate::ban::Listed;
+use crate::exchange::Exchange;
+use crate::index::hot::Known;
+use crate::index::lookup::{Judged, Peeked, ttl_for};
+use crate::marker::Marked;
+use crate::reason::Reason;
+use crate::request::lookup;
+use base::{Seconds, Time};
+use copal_base as base;
+use copal_rules as rules;
+use copal_store as store;
+use copal_vcl::variables::Var;
+use copal_wire::{Fields, Known as Field};
+use std::sync::Arc;
+use store::{Flags, Object, State};
+
+/// A field that a response varies by.
+#[derive(Clone, Debug)]
+pub struct Varying {
+    /// In lower case.
+    pub name: Vec<u8>,
+    /// What it was in the request that fetched the response; `None` if it was absent.
+    pub stored: Option<Vec<u8>>,
+    /// What it is in the request asked about.
+    pub asked: Option<Vec<u8>>,
+}
+
+/// An object or a marker. Times are in seconds; those that are left may be negative.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What it is to the request.
+    pub judged: Judged,
+    /// Whether it is what decides: what would be served, validated, or the marker in force.
+    pub decides: bool,
+    /// `hit-for-miss` or `hit-for-pass` if it is a marker.
+    pub marker: Option<&'static str>,
+    /// Why the response was not stored that left this marker.
+    pub marked: Option<Marked>,
+    /// The transaction that fetched it.
+    pub vxid: u32,
+    /// HTTP status.
+    pub status: u16,
+    /// Since its origin time.
+    pub age: Seconds,
+    /// Its lifetime, for this request: `req.ttl` may shorten it.
+    pub ttl: Seconds,
+    /// What is left of it.
+    pub ttl_left: Seconds,
+    /// How long after that it serves while a new one is fetched, for this request.
+    pub grace: Seconds,
+    /// What is left of that.
+    pub grace_left: Seconds,
+    /// How long after that it can be validated.
+    pub keep: Seconds,
+    /// What is left of that.
+    pub keep_left: Seconds,
+    /// What it varies by.
+    pub vary: Vec<Varying>,
+    /// The store that it is in.
+    pub store: String,
+    /// Hits, if the VCL uses `obj.hits` and they are counted.
+    pub hits: Option<u32>,
+    /// When it was last used, in whole seconds; `None` if it has not been.
+    pub last_use: Option<Time>,
+    /// Body bytes that are there.
+    pub bytes: u64,
+    /// Body bytes that there will be, if known.
+    pub length: Option<u64>,
+    /// Whether its body is still arriving.
+    pub is_filling: bool,
+    /// Whether its body is stored as a gzip stream.
+    pub is_gzip: bool,
+    /// `ETag` and `Last-Modified`.
+    pub validators: (Option<Vec<u8>>, Option<Vec<u8>>),
+    /// The ban that has hit it.
+    pub ban: Option<Listed>,
+}
+
+/// The facts of what was found.
+pub(super) fn look(exchange: &Exchange, peeked: &Peeked) -> Looked {
+    let decides = |object: &Arc<Object>| peeked.object.as_ref().is_some_and(|it| Arc::ptr_eq(it, object));
+    let facts = |(object, judged): &(Arc<Object>, Judged)| see(exchange, object, *judged, decides(object));
+    Looked {
+        objects: peeked.objects.iter().map(facts).collect(),
+        fetches: peeked.fetches,
+        waiting: peeked.waiting,
+        fetched: peeked.fetched,
+    }
+}
+
+fn see(exchange: &Exchange, object: &Arc<Object>, judged: Judged, decides: bool) -> Seen {
+    let known = Known::new(Arc::clone(object));
+    let marker = match object.flags() {
+        flags if flags.has(Flags::HIT_FOR_PASS) => Some(Reason::HitForPass.name()),
+        flags if flags.has(Flags::HIT_FOR_MISS) => Some(Reason::HitForMiss.name()),
+        _ => None,
+    };
+    let now = exchange.now;
+    let ttl = ttl_for(object, exchange.ttl_max);
+    let grace = exchange.grace_max.map_or(object.grace(), |max| object.grace().min(max));
+    let stale_at = object.origin_time() + ttl;
+    let field = |name| known.fields().get_known(name).map(<[u8]>::to_vec);
+    let counted = exchange.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.uses(Var::ObjHits));
+    Seen {
+        judged,
+        decides,
+        marker,
+        marked: marker.and_then(|_| Marked::of(object.head())),
+        vxid: object.vxid(),
+        status: object.status(),
+        age: now - object.origin_time(),
+        ttl,
+        ttl_left: stale_at - now,
+        grace,
+        grace_left: stale_at + grace - now,
+        keep: object.keep(),
+        keep_left: stale_at + object.grace() + object.keep() - now,
+        vary: vary(object.variant(), &exchange.request.fields),
+        store: object.engine().to_owned(),
+        hits: counted.then(|| object.hits()),
+        last_use: Some(object.last_use()).filter(|second| *second > 0).map(Time::from),
+        bytes: object.filled(),
+        length: object.length(),
+        is_filling: object.state() == State::Filling,
+        is_gzip: object.flags().has(Flags::GZIPPED),
+        validators: (field(Field::Etag), field(Field::LastModified)),
+        ban: lookup::ban_of(exchange, object),
+    }
+}
+
+fn vary(variant: &[u8], request: &Fields) -> Vec<Varying> {
+    let entries = rules::vary::entries(variant).map(|wanted| Varying {
+        name: wanted.name.to_vec(),
+        stored: wanted.value.map(<[u8]>::to_vec),
+        asked: request
+            .has(wanted.name)
+            .then(|| request.all(wanted.name).collect::<Vec<_>>().join(&b", "[..])),
+    });
+    entries.collect()
+}
