@@ -8,13 +8,13 @@ mod args;
 mod background;
 mod compile;
 mod control;
-mod explain;
 mod jail;
 mod launch;
 mod limits;
 mod link;
 mod log;
 mod management;
+mod manual;
 mod panic;
 mod parameters;
 mod plant;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             print!("{}", args::USAGE);
             ExitCode::SUCCESS
         }
-        Ok(args::Task::Explain(topic)) => match explain::explain(&topic) {
+        Ok(args::Task::Explain(topic)) => match manual::about(&topic) {
             Some(text) => {
                 print!("{text}");
                 ExitCode::SUCCESS

@@ -8,6 +8,7 @@ use crate::link;
 use crate::parameters::Parameters;
 use copal_base as base;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// A VCL as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +100,21 @@ pub(crate) struct Ban {
     pub(crate) completed: bool,
     /// Its conditions.
     pub(crate) spec: String,
+}
+
+/// A request to be explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Question {
+    /// Its method.
+    pub(crate) method: String,
+    /// Its target.
+    pub(crate) target: String,
+    /// Its fields: names and values that may be sent.
+    pub(crate) fields: Vec<(String, String)>,
+    /// Who sends it.
+    pub(crate) client: IpAddr,
+    /// Whether the answer is to be JSON.
+    pub(crate) json: bool,
 }
 
 /// A store, for `storage.list`.
@@ -246,6 +262,12 @@ pub(crate) trait Plant {
 
     /// All bans, the newest first.
     fn bans(&self) -> Vec<Ban>;
+
+    /// What would become of a request, as text or as a JSON object. Only while running.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    fn explain(&self, question: &Question) -> Result<String, String>;
 
     /// The stores, in the order of the command line.
     fn storages(&self) -> Vec<Storage>;

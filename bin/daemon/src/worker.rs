@@ -173,6 +173,9 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
         Ask::Ban(words) => return Answer::of(serving.ban(&words)),
         Ask::Bans => return Answer::Bans(serving.bans()),
+        Ask::Explain(question) => {
+            return serving.explain(&question).map_or_else(Answer::Failed, Answer::Explained);
+        }
         Ask::Xid { last, chunk } => {
             let (last, chunk) = serving.xid(last, chunk);
             return Answer::Xid(last, chunk);

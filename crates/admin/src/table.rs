@@ -16,6 +16,7 @@ pub enum Verb {
     Banner,
     DebugListenAddress,
     DebugXid,
+    Explain,
     Help,
     PanicClear,
     PanicShow,
@@ -153,6 +154,15 @@ pub static COMMANDS: &[Command] = &[
         "Show or set the last transaction number, and how many a thread takes at once.",
         (0, Some(2)),
     )
+    .serving(),
+    row(
+        Verb::Explain,
+        "explain",
+        "explain [-j] [-X <method>] [-H <header>]... [-c <address>] <url>",
+        "Say what would become of such a request, and why.",
+        (1, None),
+    )
+    .json()
     .serving(),
     row(Verb::Help, "help", "help [-j|<command>]", "List the commands, or explain one.", (0, Some(1)))
         .json()

@@ -13,7 +13,7 @@ pub(crate) mod frame;
 
 use crate::compile::Captured;
 use crate::parameters::{self, Parameters, value::Value};
-use crate::plant::{AdminHealth, Backend, Ban, Label};
+use crate::plant::{AdminHealth, Backend, Ban, Label, Question};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -92,6 +92,7 @@ pub(crate) enum Ask {
     SetHealth { vcl: String, backend: String, health: AdminHealth },
     Ban(Vec<String>),
     Bans,
+    Explain(Question),
     Xid { last: Option<u32>, chunk: Option<u32> },
     Note { command: String, status: u16, reply: String },
 }
@@ -111,6 +112,8 @@ pub(crate) enum Answer {
     Backends(Vec<Backend>),
     /// To `Bans`.
     Bans(Vec<Ban>),
+    /// To `Explain`.
+    Explained(String),
     /// To `Xid`.
     Xid(u32, u32),
 }

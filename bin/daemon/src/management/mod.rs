@@ -5,6 +5,7 @@
 
 mod backend;
 mod ban;
+mod explain;
 mod general;
 mod param;
 mod table;
@@ -179,6 +180,7 @@ impl<P: Plant> Management<P> {
             Verb::StorageList => self.storage_list(json),
             Verb::Ban => self.ban(arguments),
             Verb::BanList => self.ban_list(json),
+            Verb::Explain => self.explain(arguments, json),
             Verb::BackendList => self.backend_list(arguments, json),
             Verb::BackendSetHealth => self.backend_set_health(first, argument(1).unwrap_or_default()),
             Verb::ParamShow => self.param_show(arguments, json),

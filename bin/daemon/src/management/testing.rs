@@ -3,7 +3,7 @@
 use super::Management;
 use crate::parameters::Parameters;
 use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
 };
 use admin::Session;
 use base::clock::ManualClock;
@@ -159,6 +159,13 @@ impl Plant for Paper {
 
     fn bans(&self) -> Vec<Ban> {
         vec![Ban { time: 1000.0, objects: 3, completed: false, spec: "req.url ~ foo".into() }]
+    }
+
+    fn explain(&self, question: &Question) -> Result<String, String> {
+        match question.target.as_str() {
+            "/refused" => Err("no VCL is active".into()),
+            _ => Ok(format!("{question:?}\n")),
+        }
     }
 
     fn storages(&self) -> Vec<Storage> {

@@ -16,7 +16,7 @@ use crate::jail::Jail;
 use crate::link::{self, Answer, Ask};
 use crate::parameters::Parameters;
 use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
 };
 use crate::{log, panic, storage_spec, wire_up};
 use child::{Child, End, Lost, Obituary};
@@ -428,6 +428,14 @@ impl Plant for Remote {
         match self.ask(&Ask::Bans) {
             Some(Answer::Bans(bans)) => bans,
             _ => Vec::new(),
+        }
+    }
+
+    fn explain(&self, question: &Question) -> Result<String, String> {
+        match self.ask(&Ask::Explain(question.clone())) {
+            Some(Answer::Explained(text)) => Ok(text),
+            Some(Answer::Failed(why)) => Err(why),
+            Some(_) | None => Err("CLI communication error".to_owned()),
         }
     }
 

@@ -8,6 +8,7 @@
 //! lives from `start` to `stop`.
 
 mod backends;
+mod explain;
 mod host;
 mod running;
 mod threads;
@@ -17,7 +18,7 @@ use crate::compile::{self, Captured};
 use crate::jail::Jail;
 use crate::parameters::Parameters;
 use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Source, State, Storage,
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
 };
 use crate::storage_spec;
 use admin::Status;
@@ -192,6 +193,11 @@ impl Plant for Serving {
 
     fn bans(&self) -> Vec<Ban> {
         self.running.as_ref().map_or_else(Vec::new, Running::bans)
+    }
+
+    fn explain(&self, question: &Question) -> Result<String, String> {
+        let running = self.running.as_ref().ok_or("Child not running")?;
+        explain::explain(running, &self.doors, question)
     }
 
     fn storages(&self) -> Vec<Storage> {

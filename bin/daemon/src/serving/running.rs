@@ -375,6 +375,32 @@ impl Running {
         }
     }
 
+    /// Has `work` done on the upkeep thread, and waits for what it gives, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// It took longer, and goes on no further.
+    pub(super) fn ask_upkeep<Answer, Working>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(Parts) -> Working + Send + 'static,
+    ) -> Result<Answer, String>
+    where
+        Answer: Send + 'static,
+        Working: Future<Output = Answer> + 'static,
+    {
+        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        let parts = self.parts.clone();
+        self.upkeep.give(Job::Task(Box::new(move || {
+            Box::pin(async move {
+                if let Ok(done) = tokio::time::timeout(limit, work(parts)).await {
+                    // Who asked may have given up.
+                    let _ = answer.send(done);
+                }
+            })
+        })));
+        answered.recv_timeout(limit).map_err(|_| format!("no answer within {} s", limit.as_secs()))
+    }
+
     /// Adds a ban.
     pub(super) fn ban(&self, words: &[String]) -> Result<(), String> {
         self.parts.shared.bans.add_words(words, self.parts.shared.now()).map(|_| ())

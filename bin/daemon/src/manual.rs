@@ -7,7 +7,7 @@ use copal_vcl as vcl;
 use std::fmt::Write as _;
 
 /// The text about `topic`, if there is such a topic.
-pub(crate) fn explain(topic: &str) -> Option<String> {
+pub(crate) fn about(topic: &str) -> Option<String> {
     match topic {
         "parameter" => Some(all_parameters()),
         "vsl" => Some(tags()),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn check(topic: &str, parts: &[&str]) {
-        let text = explain(topic).unwrap();
+        let text = about(topic).unwrap();
         for part in parts {
             assert!(text.contains(part), "{topic} lacks {part:?}:\n{text}");
         }
@@ -76,7 +76,7 @@ mod tests {
         check("cli", &["\n.. _ref_cli_vcl_use:\n\nvcl.use ", "\n~~~~"]);
         check("builtin", &["sub vcl_builtin_recv {"]);
         check("optstring", &["?a:b:C"]);
-        assert_eq!(explain("nope"), None);
+        assert_eq!(about("nope"), None);
     }
 
     /// Each letter that the arguments know is in the list, and no other.
