@@ -31,9 +31,7 @@ const DOCUMENT_MAX: usize = 64 << 20;
 
 /// Runs the tool.
 pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
-    let timeout = timeout(given)?;
-    let (addresses, secret) = place(given, timeout)?;
-    let mut client = connect(&addresses, secret.as_deref(), timeout)?;
+    let mut client = open(given)?;
     let mut outlet = Outlet::standard();
     let framed = given.has('p');
     if !given.operands.is_empty() {
@@ -49,6 +47,16 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let outcome = commands(&mut client, framed, &mut outlet);
     outlet.flush()?;
     outcome
+}
+
+/// A connection to the daemon that the options name.
+///
+/// # Errors
+/// There is none, or it does not take us.
+pub(crate) fn open(given: &Given) -> Result<Client, Failure> {
+    let timeout = timeout(given)?;
+    let (addresses, secret) = place(given, timeout)?;
+    connect(&addresses, secret.as_deref(), timeout)
 }
 
 fn timeout(given: &Given) -> Result<Duration, Failure> {
@@ -108,7 +116,7 @@ fn connect(
 }
 
 /// An error with its causes.
-fn chain(error: &dyn Error) -> Failure {
+pub(crate) fn chain(error: &dyn Error) -> Failure {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

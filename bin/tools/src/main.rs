@@ -2,16 +2,17 @@
 //!
 //! `copal stat`, `log`, `ncsa`, `top`, `hist` and `adm` have the options and the output of `varnishstat` and the like
 //! of 7.1; called by one of those names (a link), the program is that tool. They read the shared memory of a running
-//! daemon, or of a Varnish 7.1, by its work directory (`-n`), or a log file (`-r`).
+//! daemon, or of a Varnish 7.1, by its work directory (`-n`), or a log file (`-r`). `copal explain` is our own.
 //!
 //! ```text
 //! options > settings > follow: input (the log, a file) > groups > query, rate > log | ncsa | top | hist
-//!                      stat: counters                     adm: the control connection
+//!                      stat: counters                     adm, explain: the control connection
 //!                      screen: what top, hist and stat draw on
 //! ```
 
 mod adm;
 mod background;
+mod explain;
 mod follow;
 mod hist;
 mod input;
@@ -52,7 +53,8 @@ impl From<std::io::Error> for Failure {
 /// One of the tools.
 struct Tool {
     name: &'static str,
-    varnish_name: &'static str,
+    /// What Varnish calls it.
+    varnish_name: Option<&'static str>,
     about: &'static str,
     options: &'static [options::Opt],
     operands: &'static str,
@@ -62,7 +64,7 @@ struct Tool {
 const TOOLS: &[Tool] = &[
     Tool {
         name: "stat",
-        varnish_name: "varnishstat",
+        varnish_name: Some("varnishstat"),
         about: "show the counters",
         options: stat::OPTIONS,
         operands: "",
@@ -70,7 +72,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "log",
-        varnish_name: "varnishlog",
+        varnish_name: Some("varnishlog"),
         about: "show the request log",
         options: log::OPTIONS,
         operands: "",
@@ -78,7 +80,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "ncsa",
-        varnish_name: "varnishncsa",
+        varnish_name: Some("varnishncsa"),
         about: "write an access log",
         options: ncsa::OPTIONS,
         operands: "",
@@ -86,7 +88,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "top",
-        varnish_name: "varnishtop",
+        varnish_name: Some("varnishtop"),
         about: "rank log entries",
         options: top::OPTIONS,
         operands: "",
@@ -94,7 +96,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "hist",
-        varnish_name: "varnishhist",
+        varnish_name: Some("varnishhist"),
         about: "show a histogram of requests",
         options: hist::OPTIONS,
         operands: "",
@@ -102,11 +104,19 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "adm",
-        varnish_name: "varnishadm",
+        varnish_name: Some("varnishadm"),
         about: "give commands to the daemon",
         options: adm::OPTIONS,
         operands: " [command [argument ...]]",
         run: adm::run,
+    },
+    Tool {
+        name: "explain",
+        varnish_name: None,
+        about: "say why a request is answered as it is",
+        options: explain::OPTIONS,
+        operands: " <url>",
+        run: explain::run,
     },
 ];
 
@@ -114,8 +124,8 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let called = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if let Some(tool) = TOOLS.iter().find(|tool| tool.varnish_name == called) {
-        return run(tool, tool.varnish_name, arguments.collect());
+    if let Some(tool) = TOOLS.iter().find(|tool| tool.varnish_name == Some(&called)) {
+        return run(tool, &called, arguments.collect());
     }
     let Some(word) = arguments.next() else {
         eprint!("{}", help());
@@ -143,7 +153,8 @@ fn main() -> ExitCode {
 fn help() -> String {
     let mut text = "Usage: copal <tool> [options]\n\n".to_owned();
     for tool in TOOLS {
-        text += &format!(" {:<6} {} (as {})\n", tool.name, tool.about, tool.varnish_name);
+        let model = tool.varnish_name.map_or(String::new(), |name| format!(" (as {name})"));
+        text += &format!(" {:<7} {}{model}\n", tool.name, tool.about);
     }
     text + "\n\"copal <tool> -h\" shows a tool's options.\n"
 }

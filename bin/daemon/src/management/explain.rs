@@ -88,7 +88,8 @@ fn parts(url: &str) -> Result<(Option<&str>, String), String> {
         }
     };
     let fits = |host: &str| !host.is_empty() && syntax::valid_authority(host.as_bytes());
-    if !host.is_none_or(fits) || !syntax::sendable_target(target.as_bytes()) {
+    let begins_well = target.starts_with('/') || target == "*";
+    if !host.is_none_or(fits) || !begins_well || !syntax::sendable_target(target.as_bytes()) {
         return Err(wrong());
     }
     Ok((host, target))

@@ -66,16 +66,24 @@ fn verdict(it: &Explanation) -> String {
         let _ = write!(text, " Objects that would go: {objects}.");
     }
     if let Some(spot) = &it.decided {
-        let _ = write!(text, " Decided at {}.", place(spot));
+        let _ = write!(text, " Decided at {}.", line(spot));
     }
     text.push('\n');
     text
 }
 
-/// A line of VCL, with what stands there.
-fn place(spot: &Spot) -> String {
+/// A line of VCL.
+fn line(spot: &Spot) -> String {
     let of = if spot.is_builtin { "built-in VCL" } else { spot.file.as_str() };
-    format!("{of} line {} ({}): {}", spot.line, spot.subroutine, spot.text)
+    format!("{of} line {} ({})", spot.line, spot.subroutine)
+}
+
+/// A line of VCL, with what stands there; of a long one, the beginning.
+fn place(spot: &Spot) -> String {
+    const SHOWN: usize = 100;
+    let end = spot.text.char_indices().nth(SHOWN);
+    let (text, more) = end.map_or((&spot.text[..], ""), |(end, _)| (&spot.text[..end], "..."));
+    format!("{}: {text}{more}", line(spot))
 }
 
 fn look(found: &Looked, now: f64, page: &mut Page) {
