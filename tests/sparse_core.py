@@ -394,6 +394,46 @@ def vcl_decides():
     check(answer.body == files.body[5:601] or answer.status == 200, "what VCL has compressed")
 
 
+@case("HEAD on a miss of something large fetches its beginning only", copal_only="fetches the whole")
+def head_on_a_miss():
+    files = Files()
+    cache = cache_of(files)
+    for target in ("/f", "/g"):
+        head = fetch(cache.port, target, method="HEAD")
+        expect((head.status, head["Content-Length"], head["ETag"]), (200, str(SIZE), '"v1"'))
+    expect(files.asked, [None, f"bytes=0-{SEGMENT - 1}", f"bytes=0-{SEGMENT - 1}"])
+    expect([r.headers.get("accept-encoding") for r in files.origin.requests], ["gzip"] * 3)
+    part(cache, files, 5, 9)
+    expect(len(files.asked), 3, "the beginning is there")
+    check(fetch(cache.port, "/f").body == files.body, "the whole")
+
+
+@case("an include, several ranges, and a client of HTTP/1.0 of an object in pieces", copal_only="has the whole")
+def other_ways():
+    files = Files()
+    page = '<html><esi:include src="/f"/></html>'
+    files.origin.on("/page", lambda x: x.reply(page, headers={"Cache-Control": "max-age=100"}))
+    cache = cache_of(files, 'sub vcl_backend_response { if (bereq.url == "/page") { set beresp.do_esi = true; } }')
+    part(cache, files, 10 * SEGMENT, 10 * SEGMENT)
+    expect(fetch(cache.port, "/page").body, b"<html>" + files.body + b"</html>")
+    expect(fetch(cache.port, "/f", version="HTTP/1.0").body, files.body)
+    ranges = [(5, 9), (30 * SEGMENT - 3, 31 * SEGMENT + 3), (0, 1), (11 * SEGMENT, 11 * SEGMENT)]
+    answer = fetch(cache.port, "/f", headers={"Range": "bytes=" + ",".join(f"{a}-{b}" for a, b in ranges)})
+    check(answer.complete and answer.status in (200, 206), f"{answer}")
+    if answer.status == 206:
+        for first, last in ranges:
+            check(files.body[first:last + 1] in answer.body, f"{first}-{last} is a part")
+
+
+@case("what came of a request is said: a part was there, or not", copal_only="no Cache-Status")
+def cache_status():
+    files = Files()
+    cache = cache_of(files, cache_status="on")
+    expect("fwd=uri-miss" in part(cache, files, 10 * SEGMENT, 10 * SEGMENT)["Cache-Status"], True)
+    check("hit" in part(cache, files, 10 * SEGMENT, 10 * SEGMENT)["Cache-Status"], "a hit")
+    check("fwd=partial" in part(cache, files, 20 * SEGMENT, 20 * SEGMENT)["Cache-Status"], "what is missing")
+
+
 @case("objects larger than the store stream through and are kept as far as they fit", copal_only="cannot")
 def larger_than_the_store():
     files = Files(size=300 * SEGMENT)

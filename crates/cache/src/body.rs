@@ -59,6 +59,7 @@ impl Body {
 
     /// The whole of `known`, or of its bytes `from..end`.
     pub fn object(known: &Rc<Known>, from: u64, end: u64) -> Self {
+        debug_assert!(known.sparse().is_none(), "what is in pieces is read by a reader of its own");
         Self::Object(Rc::clone(known), Cursor::new(known, from, end))
     }
 

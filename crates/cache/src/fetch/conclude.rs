@@ -301,11 +301,11 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     if fetch.was_304 {
         // An uncacheable 304: the body is the stale object's.
         if let Some(stale) = &fetch.stale {
-            let body = match stale.sparse() {
+            let body = match stale.pieces() {
                 None => Body::object(stale, 0, u64::MAX),
-                Some(layout) => {
-                    let whole = vec![(0, layout.total)];
-                    let reader = Reader::new(Site::of_fetch(fetch), stale, layout, whole, None);
+                Some(pieces) => {
+                    let whole = vec![(0, pieces.layout.total)];
+                    let reader = Reader::new(Site::of_fetch(fetch), stale, pieces, whole, None);
                     Body::Sparse(Box::new(reader))
                 }
             };

@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(super) if_large: Option<Ask>,
     /// Whom that teaches something.
     name: Option<Box<str>>,
+    /// The client has not asked for a part: what comes may be coded, and is taken whole then.
+    takes_coded: bool,
 }
 
 /// What to ask for on behalf of `exchange`.
@@ -55,30 +57,42 @@ pub(super) fn plan(exchange: &Exchange, purpose: Purpose) -> Plan {
     let Some(ask) = ask(exchange, purpose) else { return Plan::default() };
     let name: Option<Box<str>> = exchange.hint().map(|backend| backend.name().into());
     let known = name.as_deref().and_then(|name| exchange.local.shared.ranges.of(name));
+    let plan = Plan { name, takes_coded: exchange.is_head(), ..Plan::default() };
     match known {
-        _ if !ask.is_head() => Plan { ask: Some(ask), if_large: None, name },
-        Some(true) => Plan { ask: Some(ask), if_large: None, name },
+        _ if !ask.is_head() => Plan { ask: Some(ask), ..plan },
+        Some(true) => Plan { ask: Some(ask), ..plan },
         Some(false) => Plan::default(),
-        None => Plan { ask: None, if_large: Some(ask), name },
+        None => Plan { if_large: Some(ask), ..plan },
     }
 }
 
-/// The part that the client wants, in whole segments; `None` if it wants the whole.
+/// The part that the client wants, in whole segments; `None` if it wants the whole. Who asks for the head alone wants none
+/// of the body; a part of it tells how long it is.
 fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
-    let mut values = exchange.request.fields.all_known(Known::Range);
-    let (value, more) = (values.next()?, values.next());
     let settings = &exchange.current.settings;
+    let fields = &exchange.request.fields;
+    let wants_head = exchange.is_head();
+    if !wants_head && !fields.has_known(Known::Range) {
+        return None;
+    }
     let may = matches!(purpose, Purpose::Miss | Purpose::Background)
-        && more.is_none()
         && settings.segment_size > 0
         && settings.http_range_support
         // A response that could not be stored lately is fetched for this client alone.
-        && exchange.marker.is_none()
-        && exchange.request.method == b"GET";
+        && exchange.marker.is_none();
     if !may {
         return None;
     }
-    Ask::of(value, settings.segment_size, settings.sparse_min_size)
+    let (segment, min) = (settings.segment_size, settings.sparse_min_size);
+    if wants_head {
+        return Some(Ask::head(segment, min));
+    }
+    let mut values = fields.all_known(Known::Range);
+    let (value, more) = (values.next()?, values.next());
+    if more.is_some() || exchange.request.method != b"GET" {
+        return None;
+    }
+    Ask::of(value, segment, min)
 }
 
 /// The request for bytes `first..=last` of what `layout` describes.
@@ -110,7 +124,7 @@ pub(super) fn set_range(fetch: &mut Fetch) {
     let Some(ask) = fetch.plan.ask else { return };
     let fields = &mut fetch.request.fields;
     fields.set_known(Known::Range, &ask.value());
-    if fetch.current.settings.http_gzip_support {
+    if fetch.current.settings.http_gzip_support && !fetch.plan.takes_coded {
         // What is coded on the way has no ranges that fit together.
         fields.set_known(Known::AcceptEncoding, b"identity");
     }

@@ -6,7 +6,7 @@
 
 use super::Key;
 use crate::request::prepared::Repeats;
-use crate::sparse::layout::Layout;
+use crate::sparse::layout::{Layout, Pieces};
 use base::Seconds;
 use copal_base as base;
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ pub struct Known {
     /// Its body may go out otherwise than it is stored.
     special: bool,
     /// Its body is in segments.
-    sparse: Option<Box<Layout>>,
+    sparse: Option<Rc<Pieces>>,
     /// Its response, once that has been made a few times.
     pub(crate) repeats: RefCell<Repeats>,
     /// What the `Hit` record says of its grace and keep.
@@ -67,7 +67,7 @@ impl Known {
         self.special = self.object.flags().has(Flags::GZIPPED) || self.object.plan().is_some();
         self.sparse = None;
         if self.object.flags().has(Flags::SPARSE) {
-            self.sparse = self.object.plan().and_then(Layout::of_bytes).map(Box::new);
+            self.sparse = Pieces::of(&self.object).map(Rc::new);
         }
         *self.repeats.get_mut() = Repeats::default();
     }
@@ -101,7 +101,12 @@ impl Known {
     /// How its body is in segments, if it is.
     #[inline]
     pub(crate) fn sparse(&self) -> Option<&Layout> {
-        self.sparse.as_deref()
+        self.sparse.as_ref().map(|pieces| &pieces.layout)
+    }
+
+    /// As [`Known::sparse`], to be kept.
+    pub(crate) fn pieces(&self) -> Option<Rc<Pieces>> {
+        self.sparse.clone()
     }
 
     /// What is to be done for ESI, if it has markup.
@@ -113,7 +118,7 @@ impl Known {
     #[inline]
     pub fn length(&self) -> Option<u64> {
         match &self.sparse {
-            Some(layout) => Some(layout.total),
+            Some(pieces) => Some(pieces.layout.total),
             None => self.object.length(),
         }
     }

@@ -45,6 +45,11 @@ impl Handled {
         self.forward = Some(why);
     }
 
+    /// It is answered from what is stored in part, and sent on for the rest.
+    pub(crate) fn partial(&mut self) {
+        (self.forward, self.stored) = (Some(Forward::Partial), true);
+    }
+
     /// It is sent on, since the cache has nothing for it.
     pub(crate) fn missed(&mut self, missed: Reason) {
         self.forward = Some(match missed {

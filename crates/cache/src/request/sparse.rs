@@ -31,6 +31,9 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
     let mut reader = reader(exchange, known, ranges)?;
     let stop = match reader.open().await {
         Ok(()) => {
+            if exchange.hit && reader.has_asked() {
+                exchange.handled.partial();
+            }
             exchange.sparse = Some(reader);
             return None;
         }
@@ -76,9 +79,9 @@ fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64)>> {
 }
 
 fn reader(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
-    let layout = known.sparse()?;
+    let pieces = known.pieces()?;
     let site = Site::of_exchange(exchange);
-    Some(Box::new(Reader::new(site, known, layout, ranges, exchange.lane.take())))
+    Some(Box::new(Reader::new(site, known, pieces, ranges, exchange.lane.take())))
 }
 
 /// The bytes `from..end` of `known`, whether that is in pieces or not; the one that was opened, if it is of these.

@@ -4,7 +4,7 @@
 //! A segment comes in only while its family is there; the shard of the segment is locked then, so that whoever ends the
 //! family afterwards finds it.
 
-use super::layout::{Layout, segment_key, segment_number};
+use super::layout::{Pieces, segment_key, segment_number};
 use crate::index::Key;
 use copal_store as store;
 use parking_lot::{Mutex, MutexGuard};
@@ -48,7 +48,7 @@ fn name(key: &Key) -> Name {
 }
 
 fn base_of(master: &Object) -> Option<Key> {
-    Layout::of_bytes(master.plan()?).map(|layout| layout.base(master.key()))
+    Pieces::of(master).map(|pieces| pieces.base)
 }
 
 impl Families {
@@ -100,5 +100,178 @@ impl Families {
         ended.map_or_else(Vec::new, |family| {
             family.segments.iter().map(|number| segment_key(&family.base, *number)).collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::index::busy::Busy;
+    use crate::index::{Index, Key};
+    use crate::sparse::claim::{Claim, TTL, claim, is_there};
+    use crate::sparse::layout::{Layout, Pieces, Validator, segment_key};
+    use copal_store as store;
+    use std::sync::Arc;
+    use std::task::Waker;
+    use store::{Attributes, Creation, Engine, Flags, Memory, Object};
+
+    struct Bench {
+        index: Arc<Index>,
+        store: Memory,
+    }
+
+    const KEY: Key = [5; 32];
+
+    impl Bench {
+        fn new(size: Option<u64>) -> Self {
+            let index = Arc::new(Index::default());
+            let store = Memory::new("s0", size, Arc::clone(&index) as Arc<dyn store::Evictions>);
+            Self { index, store }
+        }
+
+        fn object(&self, key: Key, status: u16, plan: Option<Box<[u8]>>, body: &[u8]) -> Arc<Object> {
+            let attributes = Attributes {
+                origin_time: 100.0,
+                ttl: TTL,
+                grace: 0.0,
+                keep: 0.0,
+                status,
+                flags: Flags(Flags::SPARSE),
+                ban: 0,
+                vxid: 1,
+            };
+            let creation =
+                Creation { key, attributes, variant: b"", head: b"", length: Some(body.len() as u64) };
+            let mut fill = self.store.begin(&creation).expect("there is room");
+            fill.append(body).expect("there is room");
+            if let Some(plan) = plan {
+                fill.set_plan(plan).expect("there is room");
+            }
+            let object = Arc::clone(fill.object());
+            fill.commit();
+            object
+        }
+
+        fn mine(&self, base: &Key, number: u64) -> Option<Busy> {
+            match claim(&self.index, base, number, 100.0, None, false) {
+                Claim::Mine(busy) => Some(busy),
+                Claim::Present(_) | Claim::Busy => None,
+            }
+        }
+
+        /// Puts a master in, by the way of any object.
+        fn master(&self, generation: u8) -> (Arc<Object>, Key) {
+            let validator = Validator::Tag(b"\"v\"".as_slice().into());
+            let layout =
+                Layout { total: 1000, segment: 100, generation: [generation; 16], stays: false, validator };
+            let master = self.object(KEY, 200, Some(layout.to_bytes()), b"");
+            let base = Pieces::of(&master).expect("it has a plan").base;
+            // No segment, but a place under the key as any.
+            match claim_key(&self.index, KEY) {
+                Claim::Mine(busy) => busy.insert(Arc::clone(&master)),
+                other => panic!("{other:?}"),
+            }
+            (master, base)
+        }
+
+        fn segment(&self, base: &Key, number: u64) -> Arc<Object> {
+            let busy = self.mine(base, number).expect("nobody has it");
+            let object = self.object(segment_key(base, number), 206, None, &[7; 100]);
+            busy.insert(Arc::clone(&object));
+            object
+        }
+    }
+
+    /// The right to fetch what is under `key` itself, whatever is there.
+    fn claim_key(index: &Arc<Index>, key: Key) -> Claim {
+        use crate::index::lookup::{Found, Query};
+        let query = Query {
+            key,
+            arrival: 100.0,
+            now: 100.0,
+            ttl_max: None,
+            grace_max: None,
+            always_miss: true,
+            ignore_busy: true,
+            rfc: false,
+            asks: None,
+            waited: None,
+            fits: &|_| true,
+            predict: &|_| Vec::new(),
+            banned: &|_| false,
+        };
+        match index.lookup(&query, None) {
+            Found::Miss(busy, ..) => Claim::Mine(busy),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn segments_go_with_their_master_and_none_comes_after() {
+        let bench = Bench::new(None);
+        let (master, base) = bench.master(1);
+        let segments = [0, 3, 9].map(|number| bench.segment(&base, number));
+        assert!(segments.iter().all(|segment| !segment.is_gone()));
+        assert!(is_there(&bench.index, &base, 3) && !is_there(&bench.index, &base, 4));
+        let late = bench.mine(&base, 4).expect("nobody has it");
+        assert!(bench.index.unlink(&master));
+        assert!(segments.iter().all(|segment| segment.is_gone()));
+        let object = bench.object(segment_key(&base, 4), 206, None, b"late");
+        late.insert(Arc::clone(&object));
+        assert!(object.is_gone(), "its family has ended");
+        assert_eq!(bench.index.key_count(), 0);
+        drop((master, segments, object));
+        assert_eq!(bench.store.statistics().bytes, 0);
+    }
+
+    #[test]
+    fn a_new_version_ends_the_old_and_a_304_does_not() {
+        let bench = Bench::new(None);
+        let (_, base) = bench.master(1);
+        let segment = bench.segment(&base, 2);
+        let (again, same) = bench.master(1);
+        assert_eq!(base, same);
+        assert!(!segment.is_gone(), "the generation goes on");
+        let (_, other) = bench.master(2);
+        assert_ne!(base, other);
+        assert!(again.is_gone() && segment.is_gone());
+        let new = bench.segment(&other, 2);
+        assert!(!new.is_gone());
+    }
+
+    #[test]
+    fn a_segment_is_fetched_once_and_waited_for() {
+        let bench = Bench::new(None);
+        let (_, base) = bench.master(1);
+        let busy = bench.mine(&base, 2).expect("nobody has it");
+        let waiter = Some((7, Waker::noop()));
+        assert!(matches!(claim(&bench.index, &base, 2, 100.0, waiter, false), Claim::Busy));
+        assert!(busy.has_waiters());
+        assert!(matches!(claim(&bench.index, &base, 2, 100.0, None, true), Claim::Mine(_)), "the impatient");
+        assert!(matches!(claim(&bench.index, &base, 3, 100.0, None, false), Claim::Mine(_)));
+        busy.insert(bench.object(segment_key(&base, 2), 206, None, b"x"));
+        assert!(matches!(claim(&bench.index, &base, 2, 1e8, None, false), Claim::Present(_)));
+    }
+
+    #[test]
+    fn an_evicted_segment_may_come_again_and_an_evicted_master_takes_all() {
+        let bench = Bench::new(Some(1 << 10));
+        let (master, base) = bench.master(1);
+        let first = bench.segment(&base, 0);
+        drop(first);
+        master.note_use(100, 1);
+        for number in 1..8 {
+            bench.segment(&base, number);
+        }
+        assert!(!master.is_gone() && !is_there(&bench.index, &base, 0));
+        assert!(!bench.segment(&base, 0).is_gone());
+        drop(master);
+        for number in 0..40 {
+            if let Some(busy) = bench.mine(&base, 100 + number) {
+                let object = bench.object(segment_key(&base, 100 + number), 206, None, &[1; 100]);
+                busy.insert(object);
+            }
+        }
+        assert_eq!(bench.index.objects(&KEY).len(), 0);
+        assert_eq!(bench.index.key_count(), 0, "nothing of the family is left");
     }
 }

@@ -10,12 +10,11 @@
 use super::answer::{Judged, Part, judge};
 use super::claim::{Claim, TTL, claim, is_there};
 use super::lane::{End, Lane};
-use super::layout::{Layout, segment_key};
+use super::layout::{Layout, Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, ahead};
 use crate::fetch::Fetch;
 use crate::fetch::trail::Trail;
-use crate::index::Key;
 use crate::index::busy::Busy;
 use crate::local::Local;
 use base::vxid::Vxid;
@@ -39,8 +38,7 @@ const SKIP: usize = 16 << 10;
 pub(crate) struct Job {
     local: Rc<Local>,
     master: Arc<Object>,
-    layout: Layout,
-    base: Key,
+    pieces: Rc<Pieces>,
     /// How many segments it may be ahead of its reader.
     ahead: u64,
     lane: Rc<Lane>,
@@ -82,7 +80,8 @@ impl Job {
         let number = part.first.div_ceil(layout.segment);
         let end = part.last + 1;
         let stop = if end == layout.total { layout.count() } else { end / layout.segment };
-        let mut job = Self::new(local, master, layout, (number, stop.max(number)), vxid);
+        let pieces = Rc::new(Pieces { base: layout.base(master.key()), layout });
+        let mut job = Self::new(local, master, pieces, (number, stop.max(number)), vxid);
         (job.at, job.end) = (part.first, end);
         job.claim_ahead();
         job
@@ -91,16 +90,15 @@ impl Job {
     fn new(
         local: &Rc<Local>,
         master: &Arc<Object>,
-        layout: Layout,
+        pieces: Rc<Pieces>,
         (number, stop): (u64, u64),
         vxid: Vxid,
     ) -> Self {
         Self {
             local: Rc::clone(local),
             master: Arc::clone(master),
-            base: layout.base(master.key()),
-            ahead: ahead(layout.segment, &local.shared.stores),
-            layout,
+            ahead: ahead(pieces.layout.segment, &local.shared.stores),
+            pieces,
             lane: Lane::new(number, stop),
             vxid,
             at: 0,
@@ -126,7 +124,7 @@ impl Job {
             if next >= self.stop {
                 break;
             }
-            match claim(&self.local.shared.index, &self.base, next, self.local.now(), None, false) {
+            match claim(&self.local.shared.index, &self.pieces.base, next, self.local.now(), None, false) {
                 Claim::Mine(busy) => self.claims.push_back(busy),
                 Claim::Present(_) | Claim::Busy => self.stop_at(next),
             }
@@ -183,7 +181,7 @@ impl Job {
             if self.number >= self.stop || !self.turn().await {
                 return Ok(());
             }
-            let (start, end) = self.layout.bounds(self.number);
+            let (start, end) = self.pieces.layout.bounds(self.number);
             self.skip(connection, start).await?;
             self.segment(connection, end).await?;
             self.number += 1;
@@ -278,7 +276,7 @@ impl Job {
             ban: u64::MAX,
             vxid: self.vxid,
         };
-        let key = segment_key(&self.base, self.number);
+        let key = segment_key(&self.pieces.base, self.number);
         let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(length) };
         let engine = self.engine();
         if !self.private {
@@ -299,7 +297,7 @@ impl Job {
     /// The store of the master, or the one whose turn it is.
     fn engine(&self) -> Arc<dyn Engine> {
         let stores = &self.local.shared.stores;
-        let own = self.layout.stays.then(|| stores.find(self.master.engine().as_bytes())).flatten();
+        let own = self.pieces.layout.stays.then(|| stores.find(self.master.engine().as_bytes())).flatten();
         Arc::clone(own.unwrap_or_else(|| stores.next()))
     }
 
@@ -339,17 +337,18 @@ async fn read(connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, S
 pub(crate) fn start(
     site: &Site,
     master: &Arc<Object>,
-    layout: &Layout,
+    pieces: &Rc<Pieces>,
     (number, stop): (u64, u64),
     busy: Busy,
 ) -> (Rc<Lane>, Vxid) {
     let stop = stop.min(number.saturating_add(RUN_MAX));
-    let mut job = Job::new(&site.local, master, layout.clone(), (number, stop), 0);
+    let layout = &pieces.layout;
+    let mut job = Job::new(&site.local, master, Rc::clone(pieces), (number, stop), 0);
     job.claims.push_back(busy);
     job.claim_ahead();
     let unclaimed = number + job.claims.len() as u64;
     let index = &site.local.shared.index;
-    if let Some(found) = (unclaimed..job.stop).find(|number| is_there(index, &job.base, *number)) {
+    if let Some(found) = (unclaimed..job.stop).find(|number| is_there(index, &job.pieces.base, *number)) {
         job.stop_at(found);
     }
     (job.at, job.end) = (layout.bounds(number).0, layout.bounds(job.stop - 1).1);
@@ -371,7 +370,7 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
     };
     let span = (job.at, job.end - 1);
     let status = fetch.response.status;
-    match (judge(&job.layout, span, status, &fetch.response.fields), answer.connection) {
+    match (judge(&job.pieces.layout, span, status, &fetch.response.fields), answer.connection) {
         (Judged::Good, Some(connection)) => {
             let trail = fetch.trail.hand_over();
             drop(fetch);
@@ -380,7 +379,7 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
         (Judged::Changed, _) => {
             fetch.trail.records.text(Tag::FetchError, b"the origin has another version");
             fetch.local.counters.sparse_changed.inc();
-            fetch.local.shared.index.unlink(&job.master);
+            end_generation(&fetch.local, &job);
             job.claims.clear();
             job.lane.finish(End::Changed);
         }
@@ -391,4 +390,16 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
             job.lane.finish(End::Failed);
         }
     }
+}
+
+/// Takes out every master of the job's generation: there are two for a moment when a 304 has made a new one.
+fn end_generation(local: &Local, job: &Job) {
+    let index = &local.shared.index;
+    let same = |object: &Arc<Object>| {
+        object.flags().has(Flags::SPARSE)
+            && Pieces::of(object).is_some_and(|pieces| pieces.base == job.pieces.base)
+    };
+    index.objects(job.master.key()).iter().filter(|object| same(object)).for_each(|object| {
+        index.unlink(object);
+    });
 }

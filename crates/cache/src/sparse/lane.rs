@@ -135,6 +135,11 @@ impl Link {
         coming || lane.segments.borrow().iter().any(|(other, _)| *other == number)
     }
 
+    /// The first segment that was not passed.
+    pub(crate) fn from(&self) -> u64 {
+        self.0.at.get()
+    }
+
     /// The segment behind the last one that it brings.
     pub(crate) fn end(&self) -> u64 {
         self.0.end.get()

@@ -10,6 +10,7 @@
 //! | | validator, as the origin sent it |
 
 use crate::index::Key;
+use copal_store::Object;
 use sha2::{Digest, Sha256};
 
 const FIXED: usize = 34;
@@ -92,6 +93,21 @@ impl Layout {
     /// What the keys of this generation's segments are made from; `master` is the master's key.
     pub(crate) fn base(&self, master: &Key) -> Key {
         Sha256::new().chain_update(master).chain_update(self.generation).finalize().into()
+    }
+}
+
+/// A layout, and the base of the keys: what is taken from a master once.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    pub(crate) layout: Layout,
+    pub(crate) base: Key,
+}
+
+impl Pieces {
+    /// Those of `master`, if it is one.
+    pub(crate) fn of(master: &Object) -> Option<Self> {
+        let layout = Layout::of_bytes(master.plan()?)?;
+        Some(Self { base: layout.base(master.key()), layout })
     }
 }
 

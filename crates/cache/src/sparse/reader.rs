@@ -15,11 +15,10 @@
 use super::claim::{Claim, claim};
 use super::job;
 use super::lane::{End, Link, Offer};
-use super::layout::{Layout, segment_key};
+use super::layout::{Pieces, segment_key};
 use super::site::Site;
 use super::{LANES_MAX, RUN_MAX, ahead};
 use crate::body::Aborted;
-use crate::index::Key;
 use crate::index::hot::Known;
 use base::vxid::Vxid;
 use copal_base as base;
@@ -64,8 +63,7 @@ struct Place {
 pub struct Reader {
     site: Site,
     known: Rc<Known>,
-    layout: Layout,
-    base: Key,
+    pieces: Rc<Pieces>,
     /// How many segments are looked at beyond the one that is read.
     ahead: u64,
     /// First byte, and first byte behind.
@@ -100,23 +98,23 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// A reader of `ranges` (first byte, first byte behind; none empty) of `known`, whose body `layout` describes, in that
+    /// A reader of `ranges` (first byte, first byte behind; none empty) of `known`, whose body `pieces` describes, in that
     /// order. `link` leads to a job that brings some of it already.
     pub(crate) fn new(
         site: Site,
         known: &Rc<Known>,
-        layout: &Layout,
+        pieces: Rc<Pieces>,
         ranges: Vec<(u64, u64)>,
         link: Option<Link>,
     ) -> Self {
+        let layout = &pieces.layout;
         let at = ranges.first().map_or(0, |range| range.0);
         let waiter = site.local.waiter_id();
         Self {
-            base: layout.base(known.key()),
             ahead: ahead(layout.segment, &site.local.shared.stores),
             known: Rc::clone(known),
             scout: Place { range: 0, number: layout.number(at) },
-            layout: layout.clone(),
+            pieces,
             ranges,
             range: 0,
             at,
@@ -151,7 +149,7 @@ impl Reader {
         if self.ranges.is_empty() {
             return Ok(());
         }
-        let number = self.layout.number(self.at);
+        let number = self.pieces.layout.number(self.at);
         let object = poll_fn(|context| self.poll_segment(number, context)).await?;
         self.enter(number, object);
         Ok(())
@@ -180,7 +178,7 @@ impl Reader {
                     return Poll::Ready(Err(Aborted));
                 }
             }
-            let number = self.layout.number(self.at);
+            let number = self.pieces.layout.number(self.at);
             match ready!(self.poll_segment(number, context)) {
                 Ok(object) => self.enter(number, object),
                 Err(_) => return Poll::Ready(Err(Aborted)),
@@ -200,9 +198,9 @@ impl Reader {
         let Some((object, cursor)) = &mut self.open else { return debug_assert_eq!(count, 0) };
         cursor.consume(object, count as u64);
         self.at += count as u64;
-        let number = self.layout.number(self.at - u64::from(count > 0));
+        let number = self.pieces.layout.number(self.at - u64::from(count > 0));
         let end_of_range = self.ranges.get(self.range).map_or(0, |range| range.1);
-        if self.at >= self.layout.bounds(number).1.min(end_of_range) {
+        if self.at >= self.pieces.layout.bounds(number).1.min(end_of_range) {
             self.failures = 0;
             self.leave();
         }
@@ -214,7 +212,23 @@ impl Reader {
         self.range = (self.range + 1).min(self.ranges.len());
         let Some(&(from, _)) = self.ranges.get(self.range) else { return false };
         self.at = from;
+        self.drop_lanes();
         true
+    }
+
+    /// Lets go of lanes that bring nothing of the ranges that are left.
+    fn drop_lanes(&mut self) {
+        let (layout, rest) = (&self.pieces.layout, &self.ranges[self.range..]);
+        let touches = |from: u64, end: u64| {
+            rest.iter()
+                .any(|range| layout.number(range.0) < end && layout.number(range.1.saturating_sub(1)) >= from)
+        };
+        self.lanes.retain(|lane| touches(lane.from(), lane.end()));
+    }
+
+    /// Whether something was missing, so that the origin was asked.
+    pub(crate) fn has_asked(&self) -> bool {
+        !self.links.is_empty()
     }
 
     /// Writes the records that were made on the way.
@@ -224,7 +238,7 @@ impl Reader {
         }
         let (found, fetched) = (std::mem::take(&mut self.found), std::mem::take(&mut self.fetched));
         if found + fetched > 0 {
-            let (count, total) = (self.layout.count(), self.layout.total);
+            let (count, total) = (self.pieces.layout.count(), self.pieces.layout.total);
             records.fmt(
                 Tag::Debug,
                 format_args!("segments: {found} found, {fetched} fetched, of {count} ({total} bytes)"),
@@ -233,9 +247,12 @@ impl Reader {
     }
 
     fn enter(&mut self, number: u64, object: Arc<Object>) {
-        let start = self.layout.bounds(number).0;
-        let end =
-            self.ranges.get(self.range).map_or(self.at, |range| range.1).min(self.layout.bounds(number).1);
+        let start = self.pieces.layout.bounds(number).0;
+        let end = self
+            .ranges
+            .get(self.range)
+            .map_or(self.at, |range| range.1)
+            .min(self.pieces.layout.bounds(number).1);
         let cursor = Cursor::new(&object, self.at - start, end - start);
         self.begun = true;
         self.last = Some((number, Arc::clone(&object)));
@@ -284,7 +301,7 @@ impl Reader {
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
-            match claim(index, &self.base, number, local.now(), waiter, self.impatient) {
+            match claim(index, &self.pieces.base, number, local.now(), waiter, self.impatient) {
                 Claim::Present(object) => {
                     self.found += 1;
                     self.note_use(&object);
@@ -350,7 +367,7 @@ impl Reader {
         self.patience = None;
         self.impatient = false;
         if let Some(number) = self.waits_for.take() {
-            let key = segment_key(&self.base, number);
+            let key = segment_key(&self.pieces.base, number);
             self.site.local.shared.index.stop_waiting(&key, self.waiter);
         }
     }
@@ -359,7 +376,7 @@ impl Reader {
     fn start(&mut self, place: Place, busy: crate::index::busy::Busy) {
         let stop = self.run_end(place);
         let object = self.known.object();
-        let (lane, vxid) = job::start(&self.site, object, &self.layout, (place.number, stop), busy);
+        let (lane, vxid) = job::start(&self.site, object, &self.pieces, (place.number, stop), busy);
         self.lanes.push(Link::new(&lane));
         if self.links.len() < LINKS_MAX {
             self.links.push(vxid);
@@ -371,7 +388,8 @@ impl Reader {
     fn run_end(&self, place: Place) -> u64 {
         let mut end = place.number + 1;
         for (range, &(from, to)) in self.ranges.iter().enumerate().skip(place.range) {
-            let (first, last) = (self.layout.number(from), self.layout.number(to.saturating_sub(1)));
+            let (first, last) =
+                (self.pieces.layout.number(from), self.pieces.layout.number(to.saturating_sub(1)));
             let goes_on = range == place.range || (place.number..=end).contains(&first);
             if !goes_on || end - place.number >= RUN_MAX {
                 break;
@@ -408,7 +426,7 @@ impl Reader {
                 break;
             }
             let local = &self.site.local;
-            match claim(&local.shared.index, &self.base, place.number, local.now(), None, false) {
+            match claim(&local.shared.index, &self.pieces.base, place.number, local.now(), None, false) {
                 Claim::Present(_) | Claim::Busy => {
                     self.scouted += 1;
                     self.scout = self.after(place, place.number);
@@ -422,12 +440,15 @@ impl Reader {
     fn after(&self, place: Place, last: u64) -> Place {
         let in_range = |range: usize| self.ranges.get(range).map(|(from, to)| (*from, to.saturating_sub(1)));
         match in_range(place.range) {
-            Some((_, end)) if last < self.layout.number(end) => {
+            Some((_, end)) if last < self.pieces.layout.number(end) => {
                 Place { range: place.range, number: last + 1 }
             }
             _ => {
                 let range = place.range + 1;
-                Place { range, number: in_range(range).map_or(0, |(from, _)| self.layout.number(from)) }
+                Place {
+                    range,
+                    number: in_range(range).map_or(0, |(from, _)| self.pieces.layout.number(from)),
+                }
             }
         }
     }
