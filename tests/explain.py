@@ -83,6 +83,8 @@ def stale():
     expect(why(cache, "/", "-H", "grace: none"), ("miss", "expired"))
     said = explained(cache, "/", "-H", "grace: none")
     check(said["objects"][0]["decides"] and said["objects"][0]["state"] == "stale", "it would be validated")
+    first = tool(cache, SITE, "-H", "grace: none")[1].split("\n")[0]
+    check(first.endswith(" It would be validated, by a condition."), first)
     expect(why(cache, "/", "-H", "miss: yes"), ("miss", "always-miss"))
 
 

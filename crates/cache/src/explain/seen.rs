@@ -79,6 +79,13 @@ pub struct Seen {
     pub ban: Option<Listed>,
 }
 
+impl Seen {
+    /// Whether it can be validated.
+    pub fn has_validator(&self) -> bool {
+        self.validators.0.is_some() || self.validators.1.is_some()
+    }
+}
+
 /// The facts of what was found.
 pub(super) fn look(exchange: &Exchange, peeked: &Peeked) -> Looked {
     let decides = |object: &Arc<Object>| peeked.object.as_ref().is_some_and(|it| Arc::ptr_eq(it, object));

@@ -60,7 +60,7 @@ impl Bench {
 
     fn look(&self, key: Key, now: f64, wants: &[u8], waiter: Option<(u64, &Waker)>) -> Found {
         let (fits, predict) = (|variant: &[u8]| variant == wants, |_: &Object| wants.to_vec());
-        self.index.lookup(&plain(key, now, &fits, &predict), waiter)
+        self.look_twice(&plain(key, now, &fits, &predict), waiter)
     }
 
     /// As a request by the RFCs, that makes `suits` of every object and waits over `waited` already.
@@ -68,7 +68,26 @@ impl Bench {
         let asks = |_: &Object| suits;
         let (fits, predict) = (|_: &[u8]| true, |_: &Object| Vec::new());
         let query = Query { rfc: true, asks: Some(&asks), waited, ..plain(key(1), now, &fits, &predict) };
-        self.index.lookup(&query, None)
+        self.look_twice(&query, None)
+    }
+
+    /// What a lookup finds; a look before it, which leaves no trace, says the same.
+    fn look_twice(&self, query: &Query<'_>, waiter: Option<(u64, &Waker)>) -> Found {
+        let peeked = self.index.peek(query);
+        let again = self.index.peek(query);
+        assert_eq!((peeked.fetches, peeked.waiting), (again.fetches, again.waiting));
+        let found = self.index.lookup(query, waiter);
+        let (reason, object) = match &found {
+            Found::Hit(object) => (Reason::Hit, Some(object)),
+            Found::Stale(object, _, reason) => (*reason, Some(object)),
+            Found::HitForPass(marker) => (Reason::HitForPass, Some(marker)),
+            Found::HitForMiss(marker, _) => (Reason::HitForMiss, Some(marker)),
+            Found::Miss(_, stale, reason) => (*reason, stale.as_ref()),
+            Found::Wait(_) => (Reason::Busy, peeked.object.as_ref()),
+        };
+        assert_eq!((peeked.reason, again.reason), (reason, reason));
+        assert_eq!(peeked.object.as_ref().map(Arc::as_ptr), object.map(Arc::as_ptr));
+        found
     }
 
     fn miss(&self, key: Key, now: f64, wants: &[u8]) -> super::busy::Busy {

@@ -49,6 +49,9 @@ fn verdict(it: &Explanation) -> String {
         (Kind::Hit, Some(object)) => {
             let _ = write!(text, " Its grace lasts another {:.1} s.", object.grace_left);
         }
+        (Kind::Miss, Some(object)) if object.marker.is_none() && object.has_validator() => {
+            text.push_str(" It would be validated, by a condition.");
+        }
         (_, Some(object)) => {
             if let Some(marked) = &object.marked {
                 let reason = marked.reason;
