@@ -20,6 +20,7 @@ use crate::filter::esi::assemble::Shared;
 use crate::include::{Include, NoBody, Place};
 use crate::index::Key;
 use crate::index::hot::Known;
+use crate::index::insist::Insistent;
 use crate::local::{Current, Local};
 use crate::reason::Reason;
 use crate::request;
@@ -41,6 +42,7 @@ use observe::{Kind, Records, Tag};
 use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
@@ -206,6 +208,8 @@ pub struct Exchange {
     pub(crate) rfc: bool,
     /// What it asks of a stored response besides freshness, as lookup found.
     pub(crate) demand: Option<Demand>,
+    /// How it waits, if it insists on the origin's word.
+    pub(crate) insistent: Option<Arc<Insistent>>,
     /// What became of it, for `Cache-Status`.
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that.
@@ -289,6 +293,7 @@ impl Exchange {
             ignore_vary: false,
             rfc: false,
             demand: None,
+            insistent: None,
             handled: Handled::default(),
             own_fields: None,
             marker: None,
@@ -419,6 +424,7 @@ impl Exchange {
         self.ignore_vary = false;
         self.rfc = self.current.settings.rfc;
         self.demand = None;
+        self.insistent = None;
         self.handled = Handled::default();
         self.own_fields = None;
         self.marker = None;

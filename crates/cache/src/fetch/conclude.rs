@@ -150,7 +150,9 @@ fn refresh(fetch: &mut Fetch) -> Option<Arc<store::Object>> {
         return None;
     }
     object.set_times(fetch.origin_time, fetch.ttl, fetch.grace, fetch.keep);
-    release(fetch);
+    if let Some(busy) = fetch.busy.take() {
+        busy.confirm(&object);
+    }
     Some(object)
 }
 

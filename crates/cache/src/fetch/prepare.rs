@@ -32,6 +32,10 @@ pub(crate) fn request(exchange: &Exchange, purpose: Purpose, vxid: base::vxid::V
             for directives in exchange.request.fields.all_known(Known::CacheControl) {
                 request.fields.push_known(Known::CacheControl, directives);
             }
+            if exchange.demand.is_some_and(|demand| demand.implies_validation()) {
+                // A condition is put to the origin, not to a cache on the way.
+                request.fields.append_to_list(Known::CacheControl, b"max-age=0");
+            }
         }
         request.method.clear();
         request.method.extend_from_slice(b"GET");

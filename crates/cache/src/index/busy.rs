@@ -71,6 +71,7 @@ impl Busy {
         {
             let mut shard = self.index.shard(&self.key);
             let head = shard.head(&self.key);
+            head.hand_over(self.id, &object);
             let wanted = !head.end(self.id) && admit.takes(&object);
             head.variants.retain(|variant| {
                 let same = wanted && admit.replaces(variant.variant(), object.variant());
@@ -99,6 +100,12 @@ impl Busy {
             object.unlink();
             self.index.leave(&object);
         }
+    }
+
+    /// As [`Busy::release`], but `object`, which is under the key already, has turned out to be good.
+    pub fn confirm(self, object: &Arc<Object>) {
+        self.index.shard(&self.key).head(&self.key).hand_over(self.id, object);
+        self.release();
     }
 
     /// Ends without an object: all who wait look again (a pass told them nothing).

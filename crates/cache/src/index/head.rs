@@ -1,5 +1,6 @@
 //! What stands under one key when it is more than a single object.
 
+use super::insist::{Insistent, Insists};
 use std::sync::Arc;
 use std::task::Waker;
 use store::Object;
@@ -24,6 +25,8 @@ pub(crate) struct Running {
     pub(crate) id: u32,
     /// What its variant will be if the next response varies as the last did; empty if none did.
     pub(crate) predicted: Box<[u8]>,
+    /// How much the request insists that it is for.
+    pub(crate) insists: Insists,
     /// What it brings was made before the resource changed: it is for who asked for it, and nobody else.
     pub(crate) outdated: bool,
 }
@@ -33,14 +36,37 @@ pub(crate) struct Running {
 pub(crate) struct Waiter {
     pub(crate) id: u64,
     pub(crate) waker: Waker,
+    /// Gets what is brought, if the request insists.
+    pub(crate) insistent: Option<Arc<Insistent>>,
+}
+
+/// Whether two fetches may bring objects for the same requests, as far as their variants were predicted.
+pub(crate) fn is_alike(one: &[u8], other: &[u8]) -> bool {
+    one.is_empty() || other.is_empty() || one == other
 }
 
 impl Head {
-    /// Notes a new fetch and returns its number.
-    pub(crate) fn begin(&mut self, predicted: &[u8]) -> u32 {
+    /// Notes a new fetch, for a request that insists so much, and returns its number.
+    pub(crate) fn begin(&mut self, predicted: &[u8], insists: Insists) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);
-        self.busy.push(Running { id: self.next_id, predicted: predicted.into(), outdated: false });
-        self.next_id
+        let (id, predicted) = (self.next_id, predicted.into());
+        self.busy.push(Running { id, predicted, insists, outdated: false });
+        id
+    }
+
+    /// Hands `object`, which the running fetch `id` has brought, to those who wait for such a fetch, and sees to it that
+    /// it stays.
+    pub(crate) fn hand_over(&mut self, id: u32, object: &Arc<Object>) {
+        let Some(index) = self.busy.iter().position(|running| running.id == id) else { return };
+        let insists = self.busy[index].insists;
+        if insists == Insists::Not {
+            return;
+        }
+        self.waiters.iter().flat_map(|waiter| &waiter.insistent).for_each(|one| one.offer(insists, object));
+        let predicted = std::mem::take(&mut self.busy[index].predicted);
+        for other in self.busy.iter_mut().filter(|other| other.insists < insists) {
+            other.outdated |= is_alike(&other.predicted, &predicted);
+        }
     }
 
     /// The resource changed: what the running fetches bring is not for those who ask from now on, and who waits looks

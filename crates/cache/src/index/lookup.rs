@@ -1,7 +1,8 @@
 //! Finding what a request may be answered with.
 
 use super::busy::Busy;
-use super::head::{Head, Waiter};
+use super::head::{Head, Waiter, is_alike};
+use super::insist::{Insistent, Insists};
 use super::{Index, Key};
 use crate::reason::Reason;
 use base::{Seconds, Time};
@@ -32,6 +33,8 @@ pub struct Query<'request> {
     pub rfc: bool,
     /// What the request makes of an object that fits, where it asks for more than freshness.
     pub asks: Option<&'request dyn Fn(&Object) -> Suits>,
+    /// The request, if it insists on the origin's word.
+    pub insistent: Option<&'request Arc<Insistent>>,
     /// What stood there when the request began to wait, once it does.
     pub waited: Option<Waited>,
     /// Whether an object's variant fits the request.
@@ -251,8 +254,7 @@ fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8])
         && !query.always_miss
         && !alone
         && head.busy.iter().any(|running| {
-            !running.outdated
-                && (running.predicted.is_empty() || predicted.is_empty() || *running.predicted == *predicted)
+            !running.outdated && running.insists >= query.insists() && is_alike(&running.predicted, predicted)
         })
 }
 
@@ -262,11 +264,14 @@ pub fn ttl_for(object: &Object, ttl_max: Option<Seconds>) -> Seconds {
 }
 
 impl Query<'_> {
-    /// What the request makes of `object`. What came in while it waited was asked of the origin in its lifetime: no request
-    /// can ask for more.
+    fn insists(&self) -> Insists {
+        self.insistent.map_or(Insists::Not, |insistent| insistent.how())
+    }
+
+    /// What the request makes of `object`. What was brought for it cannot be had any newer.
     fn suits(&self, object: &Object) -> Suits {
         match self.asks {
-            Some(_) if self.waited.is_some_and(|waited| waited.is_new(object)) => Suits::Yes,
+            Some(_) if self.insistent.is_some_and(|insistent| insistent.has(object)) => Suits::Yes,
             Some(asks) => asks(object),
             None => Suits::Yes,
         }
@@ -295,7 +300,7 @@ impl Index {
         match choice.found {
             Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
             Some((object, Judged::HitForMiss)) => {
-                let id = shard.head(&query.key).begin(&[]);
+                let id = shard.head(&query.key).begin(&[], query.insists());
                 return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
             }
             Some((object, _)) => return Found::Hit(object),
@@ -311,25 +316,36 @@ impl Index {
         let Choice { stale, lapsed, why, .. } = choice;
         if let (Some(reason), Some(object)) = (serves, &stale) {
             let object = Arc::clone(object);
-            let busy = (!somebody).then(|| Busy::new(Arc::clone(self), query.key, head.begin(&predicted)));
+            let busy = (!somebody)
+                .then(|| Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())));
             if busy.is_none() {
                 shard.simplify(&query.key);
             }
             return Found::Stale(object, busy, reason);
         }
         if let Some(marker) = lapsed {
-            return Found::HitForMiss(marker, Busy::new(Arc::clone(self), query.key, head.begin(&[])));
+            return Found::HitForMiss(
+                marker,
+                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.insists())),
+            );
         }
         if somebody {
             if let Some((id, waker)) = waiter {
                 match head.waiters.iter_mut().find(|waiter| waiter.id == id) {
                     Some(waiter) => waiter.waker.clone_from(waker),
-                    None => head.waiters.push(Waiter { id, waker: waker.clone() }),
+                    None => {
+                        let insistent = query.insistent.cloned();
+                        head.waiters.push(Waiter { id, waker: waker.clone(), insistent });
+                    }
                 }
             }
             return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed: why });
         }
-        Found::Miss(Busy::new(Arc::clone(self), query.key, head.begin(&predicted)), stale, why)
+        Found::Miss(
+            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())),
+            stale,
+            why,
+        )
     }
 
     /// What [`Index::lookup`] would find, without doing anything about it: nothing becomes busy, nobody waits, nothing is
@@ -360,7 +376,7 @@ impl Index {
 
     /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.
     pub fn begin(self: &Arc<Self>, key: &Key) -> Busy {
-        let id = self.shard(key).head(key).begin(&[]);
+        let id = self.shard(key).head(key).begin(&[], Insists::Not);
         Busy::new(Arc::clone(self), *key, id)
     }
 

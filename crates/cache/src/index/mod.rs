@@ -14,6 +14,7 @@
 pub mod busy;
 pub mod head;
 pub mod hot;
+pub mod insist;
 pub mod lookup;
 pub mod purge;
 pub mod tags;

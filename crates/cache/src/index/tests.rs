@@ -1,6 +1,7 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
 use super::busy::Admit;
+use super::insist::{Insistent, Insists};
 use super::lookup::{Found, Query, Suits, Waited};
 use super::{Index, Key};
 use crate::reason::Reason;
@@ -115,6 +116,7 @@ fn plain<'query>(
         ignore_busy: false,
         rfc: false,
         asks: None,
+        insistent: None,
         waited: None,
         fits,
         predict,
@@ -276,15 +278,10 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     else {
         panic!("it is to be validated")
     };
-    // Others hit it meanwhile; who asks the same waits, and takes what comes, since that is newer.
+    // Others hit it meanwhile.
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
-    let Found::Wait(waited) = bench.ask(101.0, Suits::No(Reason::RequestNoCache), None) else {
-        panic!("one is enough")
-    };
-    assert_eq!(waited, Waited { best: Some(100.0), missed: Reason::RequestNoCache });
-    stored.set_times(100.5, 60.0, 10.0, 0.0);
+    assert!(stored.ttl() > 0.0);
     drop(busy);
-    assert!(matches!(bench.ask(101.0, Suits::No(Reason::RequestNoCache), Some(waited)), Found::Hit(_)));
     // Past its grace it is there for those who take it stale.
     assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
     assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_), _)));
@@ -304,4 +301,59 @@ fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
     // A waiter that finds something newer, and stale at once, does not queue up again.
     let before = Waited { best: Some(99.0), ..waited };
     assert!(matches!(bench.ask(150.0, Suits::Yes, Some(before)), Found::Miss(..)));
+}
+
+/// A request that insists on `how`, and on an object that does not do by itself.
+fn insist(bench: &Bench, one: &Option<Arc<Insistent>>, waiter: Option<(u64, &Waker)>) -> Found {
+    let asks = |_: &Object| Suits::No(Reason::RequestNoCache);
+    let (fits, predict) = (|_: &[u8]| true, |_: &Object| Vec::new());
+    let query = Query {
+        rfc: true,
+        asks: Some(&asks),
+        insistent: one.as_ref(),
+        ..plain(key(1), 101.0, &fits, &predict)
+    };
+    bench.index.lookup(&query, waiter)
+}
+
+#[test]
+fn rfc9111_5_2_1_4_who_insists_shares_a_fetch_that_insists_as_much() {
+    let bench = Bench::new(None);
+    let waker = Waker::from(Arc::new(Count::default()));
+    let (validation, reload) = (Insistent::new(Insists::Validation), Insistent::new(Insists::Reload));
+    let plain = bench.miss(key(1), 101.0, b"");
+    let Found::Miss(asked, ..) = insist(&bench, &validation, None) else {
+        panic!("a plain fetch will not do")
+    };
+    let Found::Miss(again, ..) = insist(&bench, &reload, None) else { panic!("nor will a validation") };
+    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
+    assert!(matches!(insist(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
+    assert!(matches!(bench.look(key(1), 101.0, b"", Some((9, &waker))), Found::Wait(_)));
+    // A validation's object is for who waits for that, and for who takes anything.
+    asked.insert(bench.object(key(1), b"", 0, 60.0, b"validated"));
+    assert!(matches!(insist(&bench, &validation, None), Found::Hit(_)));
+    assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
+    assert!(matches!(insist(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
+    again.insert(bench.object(key(1), b"", 0, 60.0, b"reloaded"));
+    let Found::Hit(reloaded) = insist(&bench, &reload, None) else { panic!("it was brought for it") };
+    // What was asked for with less comes too late.
+    let late = bench.object(key(1), b"", 0, 60.0, b"from some cache");
+    plain.insert(Arc::clone(&late));
+    assert!(late.is_gone() && !reloaded.is_gone());
+}
+
+#[test]
+fn what_another_fetch_brings_is_not_for_who_insists() {
+    let bench = Bench::new(None);
+    let waker = Waker::from(Arc::new(Count::default()));
+    let validation = Insistent::new(Insists::Validation);
+    let plain = bench.miss(key(1), 101.0, b"");
+    let Found::Miss(asked, ..) = insist(&bench, &validation, None) else {
+        panic!("a plain fetch will not do")
+    };
+    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
+    plain.insert(bench.object(key(1), b"", 0, 60.0, b"plain"));
+    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)), "its own still runs");
+    drop(asked);
+    assert!(matches!(insist(&bench, &validation, None), Found::Miss(..)), "and has failed");
 }

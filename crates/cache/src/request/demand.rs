@@ -7,6 +7,7 @@
 //! Source: RFC 9110, section 13; RFC 9111, sections 4, 4.3.2 and 5.2.1.
 
 use crate::exchange::Exchange;
+use crate::index::insist::Insists;
 use crate::index::lookup::{Suits, ttl_for};
 use crate::reason::Reason;
 use base::Time;
@@ -55,6 +56,24 @@ impl Demand {
             && pragma.into_iter().any(|token| token.eq_ignore_ascii_case(b"no-cache"));
         let has_conditions = fields.has_any(OF_THE_ORIGIN);
         (has_conditions || !directives.is_plain()).then_some(Self { directives, reload, has_conditions })
+    }
+
+    /// How much of the origin's word it wants.
+    pub(crate) fn insists(&self) -> Insists {
+        match () {
+            () if self.reload => Insists::Reload,
+            () if self.has_conditions || self.says_validation() => Insists::Validation,
+            () => Insists::Not,
+        }
+    }
+
+    fn says_validation(&self) -> bool {
+        self.directives.no_cache || self.directives.max_age == Some(0)
+    }
+
+    /// It has a condition that only the origin can answer, and no directive that makes caches ask it.
+    pub(crate) fn implies_validation(&self) -> bool {
+        self.has_conditions && !self.says_validation()
     }
 
     /// What the request makes of `object`, which fits it.

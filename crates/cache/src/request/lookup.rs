@@ -4,6 +4,7 @@ use super::demand::Demand;
 use super::{Freshness, Step};
 use crate::ban::Listed;
 use crate::exchange::Exchange;
+use crate::index::insist::Insistent;
 use crate::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
 use crate::reason::{Kind, Reason};
 use base::Time;
@@ -23,7 +24,7 @@ use wire::{Fields, Known};
 
 /// The next step, or `None` if the request must wait for a fetch that runs.
 pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
-    exchange.demand = Demand::of(exchange);
+    note_demand(exchange);
     if exchange.demand.is_none()
         && let Some(step) = hot(exchange)
     {
@@ -31,6 +32,14 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
     }
     let found = search(exchange, exchange.now, None, None);
     after(exchange, found)
+}
+
+#[inline]
+fn note_demand(exchange: &mut Exchange) {
+    exchange.demand = Demand::of(exchange);
+    if let Some(demand) = exchange.demand {
+        exchange.insistent = Insistent::new(demand.insists());
+    }
 }
 
 /// A fresh hit on an object that this thread knows already.
@@ -67,7 +76,7 @@ fn search(exchange: &Exchange, now: Time, waited: Option<Waited>, waiter: Option
 
 /// What a lookup would come to, without doing anything about it; and what the request's directives make of that.
 pub(crate) fn peek(exchange: &mut Exchange) -> Peeked {
-    exchange.demand = Demand::of(exchange);
+    note_demand(exchange);
     let mut peeked = peek_all(exchange);
     if let Some(demand) = exchange.demand.filter(|_| peeked.reason.kind() != Kind::Hit) {
         if demand.directives.only_if_cached {
@@ -115,6 +124,7 @@ fn with_query<Answer>(
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
         asks: demand.is_some().then_some(&suits),
+        insistent: exchange.insistent.as_ref(),
         waited,
         fits: &|variant| fits(exchange, variant),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
@@ -185,6 +195,8 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
             search(exchange, now, waited, None)
         }
     };
+    // What was brought is not held on to.
+    exchange.insistent = None;
     if let (Found::Hit(_) | Found::Stale(..), Some(waited)) = (&found, waited) {
         exchange.handled.collapsed(waited.missed);
     }

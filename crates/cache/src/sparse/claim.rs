@@ -45,6 +45,7 @@ pub(crate) fn claim(
         ignore_busy: impatient,
         rfc: false,
         asks: None,
+        insistent: None,
         waited: None,
         fits: &|_| true,
         predict: &|_| Vec::new(),

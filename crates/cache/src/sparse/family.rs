@@ -194,6 +194,7 @@ mod tests {
             ignore_busy: true,
             rfc: false,
             asks: None,
+            insistent: None,
             waited: None,
             fits: &|_| true,
             predict: &|_| Vec::new(),
