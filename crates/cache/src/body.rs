@@ -115,8 +115,9 @@ impl Body {
         match self {
             Self::Sparse(reader) => reader.close(records),
             Self::Filtered(filtered) => filtered.close(records),
+            Self::Parts(parts) => parts.close(records),
             Self::Esi(assembly) => assembly.close(records),
-            Self::Empty | Self::Bytes(..) | Self::Object(..) | Self::Parts(_) | Self::Relay(_) => {}
+            Self::Empty | Self::Bytes(..) | Self::Object(..) | Self::Relay(_) => {}
         }
     }
 

@@ -1,19 +1,26 @@
 //! A `multipart/byteranges` body: several ranges of an object, as many of them with one call as there is room for.
 //!
-//! The frame was laid out before ([`Multipart`]). Of an object that is stored whole, heads and bytes of many parts are
-//! handed out together; of one that is still arriving, the part that is read, and its head.
+//! The frame was laid out before ([`Multipart`]). Heads and bytes of many parts are handed out together: of an object that
+//! is stored whole any, of one in pieces those whose segments are at hand, which are held until they are written. Of what is
+//! still arriving, the part that is read, and its head.
 //!
 //! Source: RFC 9110, section 14.6.
 
 use crate::body::Aborted;
 use crate::index::hot::Known;
+use crate::sparse::Reader;
+use copal_observe as observe;
 use copal_store as store;
 use copal_wire as wire;
+use observe::Records;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use store::cursor::stored_slices;
-use store::{Cursor, State};
+use store::{Cursor, Object, State};
 use wire::range::Multipart;
 
 /// How many pieces are written with one call; a part of a few KiB takes two, its head and its bytes.
@@ -25,24 +32,60 @@ const PART_PIECES: usize = 16;
 /// After so many bytes no further part is added, so that other connections are not kept waiting for long.
 const TURN: usize = 2 << 20;
 
+/// How many pieces of segments are held to be written together, and how many bytes these segments may take: what is held is
+/// not evicted.
+const HELD_MAX: usize = 64;
+
+/// See there.
+const HELD_BYTES: u64 = 8 << 20;
+
 /// Several parts of one object. See the module.
 #[derive(Debug)]
 pub struct Parts {
-    known: Rc<Known>,
+    source: Source,
     frame: Multipart,
     /// The part whose head or bytes are being written; one beyond the last for the tail.
     index: usize,
     /// How much of its head, or of the tail, is written.
     delimiter_at: usize,
-    /// The place in its bytes.
-    cursor: Cursor,
+    /// How many of its bytes are not written yet.
+    left: u64,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Source {
+    /// In one object, which may still be arriving. The cursor stands in the part that is being written.
+    Whole(Rc<Known>, Cursor),
+    /// In segments. The reader stands behind what is held.
+    Pieces(Box<Reader>, VecDeque<Held>),
+}
+
+/// Bytes of one part that lie in one segment, which is stored.
+#[derive(Debug)]
+struct Held {
+    part: usize,
+    segment: Arc<Object>,
+    from: u64,
+    end: u64,
 }
 
 impl Parts {
     /// The parts of `known` that `frame` lays out.
     pub fn new(known: &Rc<Known>, frame: Multipart) -> Self {
-        let cursor = part_cursor(known, &frame, 0);
-        Self { known: Rc::clone(known), frame, index: 0, delimiter_at: 0, cursor }
+        let (from, end) = span(&frame, 0);
+        let cursor = Cursor::new(known, from, end);
+        Self::of(Source::Whole(Rc::clone(known), cursor), frame)
+    }
+
+    /// The parts that `frame` lays out, whose ranges `reader` reads in this order.
+    pub(crate) fn of_pieces(reader: Box<Reader>, frame: Multipart) -> Self {
+        Self::of(Source::Pieces(reader, VecDeque::new()), frame)
+    }
+
+    fn of(source: Source, frame: Multipart) -> Self {
+        let (from, end) = span(&frame, 0);
+        Self { source, frame, index: 0, delimiter_at: 0, left: end - from }
     }
 
     /// Whether all was consumed.
@@ -63,54 +106,91 @@ impl Parts {
     /// # Errors
     /// [`Aborted`] if the rest will never come.
     pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
-        if !self.delimiter_left().is_empty() {
-            return Ok(true);
-        }
         if self.is_tail() {
-            return Ok(false);
+            return Ok(!self.delimiter_left().is_empty());
         }
-        let (known, cursor) = (&self.known, &mut self.cursor);
-        let ready = poll_fn(|context| cursor.poll_ready(known, context)).await;
+        let has_head = !self.delimiter_left().is_empty();
+        let index = self.index;
+        let ready = match &mut self.source {
+            Source::Whole(..) if has_head => return Ok(true),
+            Source::Whole(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
+                .await
+                .map_err(|store::cursor::Cut| Aborted),
+            Source::Pieces(_, held) if !held.is_empty() => return Ok(true),
+            Source::Pieces(reader, held) => {
+                poll_fn(|context| poll_pieces(reader, held, index, context)).await
+            }
+        };
         // Parts lie within the length that the object was announced with: one that ends before was cut.
         match ready {
             Ok(true) => Ok(true),
-            Ok(false) | Err(store::cursor::Cut) => Err(Aborted),
+            Ok(false) | Err(Aborted) => Err(Aborted),
         }
     }
 
     /// Appends the pieces that can be written now.
     pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
-        let most = out.len() + PIECES;
+        let mut batch = Batch { most: out.len() + PIECES, before: 0, turn: 0, out };
         if !self.delimiter_left().is_empty() {
-            out.push(IoSlice::new(self.delimiter_left()));
+            batch.out.push(IoSlice::new(self.delimiter_left()));
         }
         if self.is_tail() {
             return;
         }
-        let mut before = out.len();
-        self.cursor.slices(&self.known, PART_PIECES, out);
-        let (first, last) = self.frame.parts()[self.index];
-        let mut wanted = last + 1 - self.cursor.position().max(first);
-        let mut turn = 0;
-        for (index, &(first, last)) in (self.index + 1..).zip(&self.frame.parts()[self.index + 1..]) {
-            let got: usize = out[before..].iter().map(|slice| slice.len()).sum();
-            turn += got;
-            if got as u64 != wanted
-                || turn >= TURN
-                || out.len() + 2 > most
-                || self.known.state() != State::Stored
-            {
-                return;
+        batch.before = batch.out.len();
+        let is_whole = match &self.source {
+            Source::Whole(known, cursor) => {
+                cursor.slices(known, PART_PIECES, batch.out);
+                batch.ends_part(self.left) && self.whole_parts(known, &mut batch)
             }
-            out.push(IoSlice::new(self.frame.delimiter(index)));
-            before = out.len();
-            wanted = last - first + 1;
-            stored_slices(&self.known, first, last + 1, PART_PIECES.min(most - before), out);
+            Source::Pieces(reader, held) if held.is_empty() => {
+                reader.slices(batch.out);
+                false
+            }
+            Source::Pieces(_, held) => self.held_parts(held, &mut batch),
+        };
+        if is_whole && batch.out.len() < batch.most {
+            batch.out.push(IoSlice::new(self.frame.delimiter(self.frame.parts().len())));
         }
-        let got: usize = out[before..].iter().map(|slice| slice.len()).sum();
-        if got as u64 == wanted && out.len() < most {
-            out.push(IoSlice::new(self.frame.delimiter(self.frame.parts().len())));
+    }
+
+    /// Appends the parts behind the present one; false if not all.
+    fn whole_parts<'body>(&'body self, known: &'body Known, batch: &mut Batch<'_, 'body>) -> bool {
+        for index in self.index + 1..self.frame.parts().len() {
+            if batch.is_full() || known.state() != State::Stored {
+                return false;
+            }
+            let (from, end) = span(&self.frame, index);
+            batch.begin_part(self.frame.delimiter(index));
+            stored_slices(known, from, end, PART_PIECES, batch.out);
+            if !batch.ends_part(end - from) {
+                return false;
+            }
         }
+        true
+    }
+
+    /// Appends what is held, the first of it of the present part; false if that is not all that there is.
+    fn held_parts<'body>(&'body self, held: &'body VecDeque<Held>, batch: &mut Batch<'_, 'body>) -> bool {
+        let (mut part, mut left) = (self.index, self.left);
+        for piece in held {
+            if piece.part != part {
+                if batch.is_full() {
+                    return false;
+                }
+                let (from, end) = span(&self.frame, piece.part);
+                (part, left) = (piece.part, end - from);
+                batch.begin_part(self.frame.delimiter(part));
+            }
+            let wanted = piece.end - piece.from;
+            batch.before = batch.out.len();
+            stored_slices(&piece.segment, piece.from, piece.end, PART_PIECES, batch.out);
+            left -= wanted;
+            if !batch.ends_part(wanted) || batch.out.len() + 2 > batch.most {
+                return false;
+            }
+        }
+        left == 0 && part + 1 == self.frame.parts().len()
     }
 
     /// Moves on by `count` bytes, which were written.
@@ -119,45 +199,142 @@ impl Parts {
             let from_delimiter = count.min(self.delimiter_left().len());
             self.delimiter_at += from_delimiter;
             count -= from_delimiter;
-            let Some(&(_, last)) = self.frame.parts().get(self.index) else {
+            if self.is_tail() {
                 debug_assert_eq!(count, 0, "nothing comes after the tail");
                 return;
-            };
-            let left = last + 1 - self.cursor.position();
-            let from_part = left.min(count as u64);
-            if from_part < left {
-                self.cursor.consume(&self.known, from_part);
+            }
+            let from_part = self.left.min(count as u64);
+            self.left -= from_part;
+            count -= from_part as usize;
+            let is_over = self.left == 0;
+            self.consume_bytes(from_part, is_over);
+            if !is_over {
                 return;
             }
-            count -= from_part as usize;
             self.index += 1;
             self.delimiter_at = 0;
-            self.next_part(last + 1);
+            let (from, end) = span(&self.frame, self.index);
+            self.left = end - from;
         }
     }
 
-    /// Puts the cursor, which stands before `end`, at the part that `index` names.
-    fn next_part(&mut self, end: u64) {
-        match self.frame.parts().get(self.index) {
-            Some(&(first, last)) if first >= end => self.cursor.move_to(&self.known, first, last + 1),
-            _ => {
-                self.cursor.close(&self.known);
-                self.cursor = part_cursor(&self.known, &self.frame, self.index);
+    /// Moves on by `count` bytes of the present part, which then is over or not.
+    fn consume_bytes(&mut self, mut count: u64, is_over: bool) {
+        match &mut self.source {
+            Source::Whole(known, cursor) if !is_over => cursor.consume(known, count),
+            Source::Whole(known, cursor) => {
+                let (_, behind) = span(&self.frame, self.index);
+                let (from, end) = span(&self.frame, self.index + 1);
+                if from >= behind && from < end {
+                    cursor.move_to(known, from, end);
+                } else {
+                    cursor.close(known);
+                    *cursor = Cursor::new(known, from, end);
+                }
             }
+            Source::Pieces(reader, held) if held.is_empty() => {
+                reader.consume(count as usize);
+                if is_over {
+                    reader.next_range();
+                }
+            }
+            Source::Pieces(_, held) => {
+                while let Some(piece) = held.front_mut() {
+                    let taken = count.min(piece.end - piece.from);
+                    (piece.from, count) = (piece.from + taken, count - taken);
+                    if piece.from < piece.end {
+                        break;
+                    }
+                    held.pop_front();
+                    if count == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the records that were made on the way.
+    pub(crate) fn close(&mut self, records: &mut Records) {
+        if let Source::Pieces(reader, _) = &mut self.source {
+            reader.close(records);
         }
     }
 }
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        self.cursor.close(&self.known);
+        if let Source::Whole(known, cursor) = &mut self.source {
+            cursor.close(known);
+        }
     }
 }
 
-/// A reader of part `index`; of nothing beyond the last.
-fn part_cursor(known: &Known, frame: &Multipart, index: usize) -> Cursor {
-    let (from, end) = frame.parts().get(index).map_or((0, 0), |(first, last)| (*first, last + 1));
-    Cursor::new(known, from, end)
+/// Waits for the reader's bytes, and takes hold of all that is at hand; it stands in part `index`. What is still arriving is
+/// not held: then there are bytes, but nothing is in `held`.
+fn poll_pieces(
+    reader: &mut Reader,
+    held: &mut VecDeque<Held>,
+    mut index: usize,
+    context: &mut Context<'_>,
+) -> Poll<Result<bool, Aborted>> {
+    let mut segments = 0;
+    loop {
+        match reader.poll_ready(context) {
+            Poll::Ready(Ok(true)) => {}
+            // A fault, too, is met again by the next wait.
+            _ if !held.is_empty() => return Poll::Ready(Ok(true)),
+            poll => return poll,
+        }
+        let Some((segment, from, end)) = reader.at_hand() else { return Poll::Ready(Ok(true)) };
+        let is_another = held.back().is_none_or(|last| !Arc::ptr_eq(&last.segment, &segment));
+        segments += if is_another { segment.filled() } else { 0 };
+        held.push_back(Held { part: index, segment, from, end });
+        reader.consume((end - from) as usize);
+        if reader.is_range_over() {
+            index += 1;
+            if !reader.next_range() {
+                return Poll::Ready(Ok(true));
+            }
+        }
+        if held.len() >= HELD_MAX || segments >= HELD_BYTES {
+            return Poll::Ready(Ok(true));
+        }
+    }
+}
+
+/// What goes out with one call.
+struct Batch<'out, 'body> {
+    out: &'out mut Vec<IoSlice<'body>>,
+    /// How many pieces there may be.
+    most: usize,
+    /// Where the bytes of the last part begin.
+    before: usize,
+    turn: usize,
+}
+
+impl<'body> Batch<'_, 'body> {
+    fn begin_part(&mut self, delimiter: &'body [u8]) {
+        self.out.push(IoSlice::new(delimiter));
+        self.before = self.out.len();
+    }
+
+    /// Whether the `wanted` bytes of a part have all been added.
+    fn ends_part(&mut self, wanted: u64) -> bool {
+        let got: usize = self.out[self.before..].iter().map(|slice| slice.len()).sum();
+        self.turn += got;
+        got as u64 == wanted
+    }
+
+    /// Whether there is no room for another part.
+    fn is_full(&self) -> bool {
+        self.turn >= TURN || self.out.len() + 1 + PART_PIECES > self.most
+    }
+}
+
+/// Where part `index` begins and ends (the first byte behind it); empty beyond the last.
+fn span(frame: &Multipart, index: usize) -> (u64, u64) {
+    frame.parts().get(index).map_or((0, 0), |(first, last)| (*first, last + 1))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use crate::body::Body;
 use crate::exchange::{Exchange, Outcome, Source, protocol};
 use crate::filter::names::Unknown;
 use crate::index::hot::Known as KnownObject;
-use crate::parts::Parts;
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -285,7 +284,6 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
             unsatisfiable(exchange, length);
             true
         }
-        Ranges::Parts(parts) if parts.len() > 1 && known.sparse().is_some() => false,
         Ranges::Parts(parts) => {
             partial(exchange, known, length, parts);
             true
@@ -325,7 +323,7 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
     exchange.response.fields.set_known(Known::ContentType, &value);
     exchange.records.header(Tag::RespHeader, b"Content-Type", &value);
     set_length(exchange, frame.content_length());
-    exchange.body = Body::Parts(Box::new(Parts::new(known, frame)));
+    exchange.body = sparse::parts(exchange, known, frame);
 }
 
 /// The head of one part.

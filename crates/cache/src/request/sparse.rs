@@ -5,13 +5,14 @@ use super::Step;
 use crate::body::Body;
 use crate::exchange::{Exchange, Source};
 use crate::index::hot::Known;
+use crate::parts::Parts;
 use crate::sparse::Reader;
 use crate::sparse::reader::Stop;
 use crate::sparse::site::Site;
 use copal_rules as rules;
 use copal_wire as wire;
 use std::rc::Rc;
-use wire::range::Ranges;
+use wire::range::{Multipart, Ranges};
 
 /// The object, if its body is in pieces.
 #[inline]
@@ -71,10 +72,8 @@ fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64)>> {
     }
     match wire::range::of_request(request, total, settings.http_range_max) {
         Ranges::Unsatisfiable => None,
-        Ranges::Parts(parts) if parts.len() == 1 => {
-            Some(parts.into_iter().map(|(first, last)| (first, last + 1)).collect())
-        }
-        Ranges::Whole | Ranges::Parts(_) => whole,
+        Ranges::Parts(parts) => Some(spans(&parts)),
+        Ranges::Whole => whole,
     }
 }
 
@@ -84,10 +83,29 @@ fn reader(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -
     Some(Box::new(Reader::new(site, known, pieces, ranges, exchange.lane.take())))
 }
 
+/// First byte and first byte behind of each part.
+fn spans(parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    parts.iter().map(|&(first, last)| (first, last + 1)).collect()
+}
+
+/// The parts of `known` that `frame` lays out, whether its body is in pieces or not.
+pub(super) fn parts(exchange: &mut Exchange, known: &Rc<Known>, frame: Multipart) -> Body {
+    if known.sparse().is_none() {
+        return Body::Parts(Box::new(Parts::new(known, frame)));
+    }
+    opened(exchange, known, spans(frame.parts()))
+        .map_or(Body::Empty, |reader| Body::Parts(Box::new(Parts::of_pieces(reader, frame))))
+}
+
+/// The reader that was opened, if it is of these ranges, else another.
+fn opened(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
+    let opened = exchange.sparse.take().filter(|reader| reader.is_for(known, &ranges));
+    opened.or_else(|| reader(exchange, known, ranges))
+}
+
 /// The bytes `from..end` of `known`, whether that is in pieces or not; the one that was opened, if it is of these.
 pub(super) fn body(exchange: &mut Exchange, known: &Rc<Known>, from: u64, end: u64) -> Body {
     let Some(layout) = known.sparse() else { return Body::object(known, from, end) };
     let ranges = vec![(from, end.min(layout.total))];
-    let opened = exchange.sparse.take().filter(|reader| reader.is_for(known, &ranges));
-    opened.or_else(|| reader(exchange, known, ranges)).map_or(Body::Empty, Body::Sparse)
+    opened(exchange, known, ranges).map_or(Body::Empty, Body::Sparse)
 }

@@ -160,7 +160,8 @@ impl Reader {
         poll_fn(|context| self.poll_ready(context)).await
     }
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Aborted>> {
+    /// As [`Reader::ready`].
+    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Aborted>> {
         loop {
             let Some(&(_, end)) = self.ranges.get(self.range) else { return Poll::Ready(Ok(false)) };
             if self.at >= end {
@@ -204,6 +205,20 @@ impl Reader {
             self.failures = 0;
             self.leave();
         }
+    }
+
+    /// What can be read now, if it lies in a segment that is stored: the segment, and from where to where in it.
+    pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
+        let (object, cursor) = self.open.as_ref()?;
+        let start = self.layout.bounds(self.layout.number(self.at)).0;
+        let end = self.ranges.get(self.range)?.1.min(start + self.layout.segment);
+        let is_stored = object.state() == State::Stored && object.filled() >= end - start;
+        is_stored.then(|| (Arc::clone(object), cursor.position(), end - start))
+    }
+
+    /// Whether the present range was read to its end.
+    pub(crate) fn is_range_over(&self) -> bool {
+        self.ranges.get(self.range).is_none_or(|range| self.at >= range.1)
     }
 
     /// Turns to the next range, once the present one is at its end; false if there is none.
