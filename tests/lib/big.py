@@ -121,10 +121,12 @@ class Big:
             version, size = self.version, self.versions[self.version]
             self.asked.append(asked)
             dies = self.die_after.pop(0) if self.die_after and x.request.method == "GET" else None
-        if self.before:
-            self.before(x, asked)
-        self._respond(x, asked, version, size, dies)
-        asked.done = True
+        try:
+            if self.before:
+                self.before(x, asked)
+            self._respond(x, asked, version, size, dies)
+        finally:
+            asked.done = True
 
     def _respond(self, x, asked, version, size, dies):
         made = EPOCH + 60 * version

@@ -212,7 +212,9 @@ impl Reader {
         let (object, cursor) = self.open.as_ref()?;
         let start = self.layout.bounds(self.layout.number(self.at)).0;
         let end = self.ranges.get(self.range)?.1.min(start + self.layout.segment);
-        let is_stored = object.state() == State::Stored && object.filled() >= end - start;
+        // A window's bytes can be read with its cursor only.
+        let is_stored =
+            object.state() == State::Stored && !object.is_windowed() && object.filled() >= end - start;
         is_stored.then(|| (Arc::clone(object), cursor.position(), end - start))
     }
 
