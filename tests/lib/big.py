@@ -101,10 +101,10 @@ class Big:
     def tag(self, version):
         return {"strong": f'"v{version}"', "weak": f'W/"v{version}"'}.get(self.validator)
 
-    def sent(self):
-        """Body bytes sent so far."""
+    def sent(self, status=None):
+        """Body bytes sent so far (with that status), what is being sent included."""
         with self.lock:
-            return sum(asked.sent for asked in self.asked)
+            return sum(asked.sent for asked in self.asked if status in (None, asked.status))
 
     def requests(self):
         with self.lock:
@@ -163,9 +163,10 @@ class Big:
         at, end = asked.first, asked.end if dies is None else min(asked.first + dies, asked.end)
         while at < end:
             piece = content(version, at, min(at + self.piece, end))
-            x.send(piece)
+            # Before it goes out: who has the bytes finds them counted.
             with self.lock:
                 asked.sent += len(piece)
+            x.send(piece)
             at += len(piece)
             if self.pause_s:
                 time.sleep(self.pause_s)

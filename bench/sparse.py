@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""Reads of parts of one large object: what they cost the origin and the cache. `bench/sparse.py [MIB [SERVER...]]`
+
+The same reads, made from one seed, through each server started anew: Copal, nginx with its slice module, Squid that fetches
+the whole (range_offset_limit none) and Squid as installed (which keeps nothing of a range), Varnish. Default: 1024 MiB, all.
+
+    random      2,000 reads of 64 KB by 16 clients
+    again       the same once more
+    vector      20 requests of 500 ranges of 0.5 to 20 KB; who does not answer with parts is asked for each range by
+                itself, as davix does
+    sequential  the whole object in steps of 4 MB by one client, on a server started anew
+    whole       the whole object with one request, after the random reads
+
+Every byte is compared with the origin's. Counted are the bytes that the origin (nginx) sent, those that would do (the
+segments of 1 MiB that the reads touch and were not read before), CPU seconds of the server's whole process tree, and time.
+The server runs on CPU 0, clients and origin on CPU 1: the time is theirs, too.
+"""
+import collections
+import mmap
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../tests/lib"))
+from big import field, parts, segments  # noqa: E402
+from client import Client  # noqa: E402
+
+MIB = 1 << 20
+COPALD = os.environ.get("COPALD", os.path.join(HERE, "../target/release/copald"))
+PATH = "/object"
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Process:
+    """A program on one CPU, ready when its port answers; stopped with its children by SIGTERM."""
+
+    def __init__(self, port, command, cpu, log):
+        self.port = port
+        with open(log, "wb") as file:
+            self.process = subprocess.Popen(["taskset", "-c", str(cpu), *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        for _ in range(600):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.05)
+        with open(log, errors="replace") as file:
+            sys.exit(f"{' '.join(command)} did not come up:\n{file.read()[-2000:]}")
+
+    def pids(self):
+        found, ahead = [], [self.process.pid]
+        while ahead:
+            pid = ahead.pop()
+            found.append(pid)
+            try:
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{task}/children") as file:
+                        ahead += [int(word) for word in file.read().split()]
+            except OSError:
+                pass
+        return found
+
+    def cpu_s(self):
+        """CPU time of all threads of the tree."""
+        total = 0
+        for pid in self.pids():
+            try:
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                        total += int(file.read().split()[0])
+            except OSError:
+                pass
+        return total / 1e9
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+
+class Origin(Process):
+    """nginx with one file of noise; its access log tells how much of it went out."""
+
+    def __init__(self, folder, size):
+        self.size, self.log = size, f"{folder}/origin.log"
+        with open(f"{folder}/object", "wb") as file:
+            chance = random.Random(7)
+            for at in range(0, size, 16 * MIB):
+                file.write(chance.randbytes(min(16 * MIB, size - at)))
+        with open(f"{folder}/object", "rb") as file:
+            self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        port = free_port()
+        with open(f"{folder}/origin.conf", "w") as file:
+            file.write(f"""user root; worker_processes 1; daemon off; pid {folder}/origin.pid; error_log {folder}/origin.err;
+                events {{ worker_connections 1024; }}
+                http {{ log_format sent $body_bytes_sent; access_log {self.log} sent; sendfile on; large_client_header_buffers 4 64k; keepalive_requests 1000000;
+                  default_type application/x-root; types {{ }}
+                  server {{ listen 127.0.0.1:{port} backlog=1024; root {folder}; etag on; add_header Cache-Control max-age=36000; }} }}""")
+        super().__init__(port, ["nginx", "-c", f"{folder}/origin.conf"], 1, f"{folder}/origin.out")
+
+    def sent(self):
+        """Body bytes and requests so far, once nothing has come for half a second."""
+        last = None
+        while True:
+            with open(self.log) as file:
+                now = [int(line) for line in file if line.strip().isdigit()]
+            if now == last:
+                return sum(now), len(now)
+            last = now
+            time.sleep(0.5)
+
+
+# ---- the servers
+
+
+def copal(origin, folder):
+    port = free_port()
+    with open(f"{folder}/v.vcl", "w") as file:
+        file.write(f'vcl 4.1;\nbackend o {{ .host = "127.0.0.1"; .port = "{origin.port}"; }}\n')
+    store = f"malloc,{origin.size // MIB * 5 // 4 + 64}m"
+    return Process(port, [COPALD, "-F", "-j", "none", "-n", f"{folder}/n", "-a", f"127.0.0.1:{port}", "-f", f"{folder}/v.vcl", "-s", store,
+                          "-T", "none"], 0, f"{folder}/out")
+
+
+def varnish(origin, folder):
+    port = free_port()
+    store = f"malloc,{origin.size // MIB * 5 // 4 + 64}m"
+    return Process(port, ["varnishd", "-F", "-j", "none", "-n", f"{folder}/n", "-a", f"127.0.0.1:{port}", "-b", f"127.0.0.1:{origin.port}",
+                          "-s", store, "-T", "none", "-p", "http_req_hdr_len=32k"], 0, f"{folder}/out")
+
+
+def nginx(origin, folder):
+    port = free_port()
+    with open(f"{folder}/conf", "w") as file:
+        file.write(f"""user root; worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/err;
+            events {{ worker_connections 1024; }}
+            http {{ access_log off; sendfile on; keepalive_requests 1000000; large_client_header_buffers 4 64k;
+              proxy_cache_path {folder}/cache levels=1:2 keys_zone=c:64m max_size=8g inactive=1d use_temp_path=off;
+              upstream o {{ server 127.0.0.1:{origin.port}; keepalive 32; }}
+              server {{ listen 127.0.0.1:{port} backlog=1024;
+                location / {{ slice 1m; proxy_cache c; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;
+                  proxy_cache_valid 200 206 1h; proxy_cache_lock on; proxy_http_version 1.1; proxy_set_header Connection "";
+                  proxy_pass http://o; }} }} }}""")
+    return Process(port, ["nginx", "-c", f"{folder}/conf"], 0, f"{folder}/out")
+
+
+def squid(origin, folder, limit="none"):
+    port = free_port()
+    shutil.chown(folder, "proxy")
+    os.makedirs(f"{folder}/cache")
+    shutil.chown(f"{folder}/cache", "proxy")
+    conf = f"{folder}/conf"
+    with open(conf, "w") as file:
+        file.write(f"""http_port 127.0.0.1:{port} accel defaultsite=o no-vhost
+            cache_peer 127.0.0.1 parent {origin.port} 0 no-query originserver name=o
+            http_access allow all
+            cache_effective_user proxy
+            cache_mem 64 MB
+            maximum_object_size 4 GB
+            cache_dir ufs {folder}/cache 8000 16 256
+            range_offset_limit {limit}
+            quick_abort_min -1 KB
+            collapsed_forwarding on
+            access_log none
+            cache_log {folder}/cache.log
+            cache_store_log none
+            pid_filename {folder}/pid
+            coredump_dir {folder}
+            shutdown_lifetime 1 seconds
+            netdb_filename none
+            """)
+    made = subprocess.run(["squid", "-z", "-N", "-f", conf], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if made.returncode:
+        sys.exit(f"squid -z: {made.stdout[-2000:]}")
+    return Process(port, ["squid", "-N", "-f", conf], 0, f"{folder}/out")
+
+
+SERVERS = {"copal": copal, "nginx": nginx, "squid": squid, "squid-as-is": lambda o, f: squid(o, f, "0"), "varnish": varnish}
+
+
+# ---- the reads
+
+
+class Reads:
+    """What all servers are asked for, and whether they answer it right."""
+
+    def __init__(self, origin):
+        self.origin, size, chance = origin, origin.size, random.Random(42)
+        self.random = [(place, place + 65536) for place in (chance.randrange(size - 65536) for _ in range(2000))]
+        self.vectors = [self.vector(chance, size) for _ in range(20)]
+        self.steps = [(at, min(at + 4 * MIB, size)) for at in range(0, size, 4 * MIB)]
+        self.fallbacks = []
+
+    @staticmethod
+    def vector(chance, size):
+        places = sorted(chance.sample(range(0, size - 20_000, 20_000), 500))
+        return [(place, place + chance.randrange(500, 20_000)) for place in places]
+
+    def same(self, body, first, end):
+        if body != self.origin.bytes[first:end]:
+            sys.exit(f"wrong bytes in {first}..{end}: {len(body)} of {end - first}")
+
+    def one(self, client, first, end):
+        answer = client.fetch(PATH, headers=field([(first, end)]))
+        if answer.status != 206 or not answer.complete:
+            sys.exit(f"no part: {answer}")
+        self.same(answer.body, first, end)
+
+    def read_random(self, port):
+        def reader(number):
+            with Client(port, timeout_s=120) as client:
+                for first, end in self.random[number::16]:
+                    self.one(client, first, end)
+        threads = [threading.Thread(target=reader, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def read_vector(self, port):
+        self.fallbacks = []
+        for ranges in self.vectors:
+            with Client(port, timeout_s=120) as client:
+                client.request(PATH, headers=field(ranges))
+                answer = client.head()
+                if answer.status == 206:
+                    answer.body = client._take(int(answer["Content-Length"]))
+                    for part in parts(answer, lax=True):
+                        self.same(part.body, part.first, part.end)
+                    continue
+            self.fallbacks.append(answer.status)
+            with Client(port, timeout_s=120) as client:
+                for first, end in ranges:
+                    self.one(client, first, end)
+
+    def read_steps(self, port):
+        with Client(port, timeout_s=120) as client:
+            for first, end in self.steps:
+                self.one(client, first, end)
+
+    def read_whole(self, port):
+        with Client(port, timeout_s=300) as client:
+            client.request(PATH)
+            if client.head().status != 200:
+                sys.exit("no whole object")
+            at = 0
+            while at < self.origin.size:
+                piece = client._take(min(16 * MIB, self.origin.size - at))
+                self.same(piece, at, min(at + 16 * MIB, self.origin.size))
+                at += len(piece)
+
+
+def measure(origin, server, act):
+    """One workload: (origin's bytes, its requests, CPU seconds, seconds)."""
+    sent, requests = origin.sent()
+    spent, began = server.cpu_s(), time.monotonic()
+    act(server.port)
+    took = time.monotonic() - began
+    now, count = origin.sent()
+    return now - sent, count - requests, server.cpu_s() - spent, took
+
+
+def run(name, origin, reads, folder):
+    """All workloads through one server: rows of (workload, needed bytes, measured, note)."""
+    had, rows = set(), []
+
+    def fresh(tail):
+        path = f"{folder}/{name}-{tail}"
+        os.makedirs(path)
+        return SERVERS[name](origin, path)
+
+    def work(server, what, ranges, act, note=lambda: ""):
+        touched = segments(ranges, MIB)
+        needed = len(touched - had) * MIB
+        had.update(touched)
+        rows.append((what, needed, measure(origin, server, act), note()))
+
+    server = fresh("random")
+    try:
+        work(server, "random", reads.random, reads.read_random)
+        work(server, "again", reads.random, reads.read_random)
+        work(server, "vector", [one for vector in reads.vectors for one in vector], reads.read_vector,
+             lambda: ", ".join(f"{count} of 20 answered with {status}" for status, count in collections.Counter(reads.fallbacks).items()))
+        work(server, "whole", [(0, origin.size)], reads.read_whole)
+    finally:
+        server.stop()
+    had.clear()
+    server = fresh("steps")
+    try:
+        work(server, "sequential", reads.steps, reads.read_steps)
+    finally:
+        server.stop()
+    return rows
+
+
+def main():
+    size = int(sys.argv[1]) * MIB if len(sys.argv) > 1 else 1024 * MIB
+    chosen = sys.argv[2:] or list(SERVERS)
+    for tool in ("nginx", "taskset", *({"squid": "squid", "varnish": "varnishd"}.get(name.split("-")[0], "taskset") for name in chosen)):
+        if shutil.which(tool) is None:
+            sys.exit(f"missing {tool}: apt-get install nginx squid varnish")
+    folder = tempfile.mkdtemp(prefix="copal-bench.")
+    os.chmod(folder, 0o755)
+    os.sched_setaffinity(0, {1})
+    table = collections.OrderedDict()
+    origin = Origin(folder, size)
+    try:
+        reads = Reads(origin)
+        for name in chosen:
+            for what, needed, measured, note in run(name, origin, reads, folder):
+                table.setdefault(what, []).append((name, needed, measured, note))
+                print(f"# {name} {what}: {measured}", file=sys.stderr, flush=True)
+            shutil.rmtree(f"{folder}/{name}-random", ignore_errors=True)
+            shutil.rmtree(f"{folder}/{name}-steps", ignore_errors=True)
+    finally:
+        origin.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    print("| reads | server | MB from the origin | times what they need | requests to it | CPU s | s | |")
+    print("|---|---|---|---|---|---|---|---|")
+    for what, rows in table.items():
+        for name, needed, (sent, requests, cpu_s, took_s), note in rows:
+            ratio = f"{sent / needed:.2f}" if needed else "none needed"
+            print(f"| {what} | {name} | {sent / 1e6:.0f} | {ratio} | {requests} | {cpu_s:.2f} | {took_s:.1f} | {note} |")
+
+
+if __name__ == "__main__":
+    main()
