@@ -158,6 +158,12 @@ pub const DIFFERENCES: &[Difference] = &[
         section: "RFC 9110, 13.2.2",
     },
     Difference {
+        what: "conditions of a request that is passed",
+        varnish: "judged by us as well as by the origin",
+        rfc: "the origin's to judge",
+        section: "RFC 9110, 13.2.1",
+    },
+    Difference {
         what: "`If-None-Match` with `Range`",
         varnish: "strong comparison",
         rfc: "weak comparison, as always",
@@ -168,6 +174,30 @@ pub const DIFFERENCES: &[Difference] = &[
         varnish: "ignored if it is later than now; without `Last-Modified` compared with the time of reception",
         rfc: "a later date counts, too; without `Last-Modified` compared with `Date`",
         section: "RFC 9110, 13.1.3; RFC 9111, 4.3.2",
+    },
+    Difference {
+        what: "`Range` of a `HEAD`",
+        varnish: "answered as that of a `GET`",
+        rfc: "means nothing",
+        section: "RFC 9110, 14.2",
+    },
+    Difference {
+        what: "`Cache-Control` of a request that is not passed, on its way to the origin",
+        varnish: "left out",
+        rfc: "goes on; a condition of the origin's adds `max-age=0`",
+        section: "RFC 9111, 5.2",
+    },
+    Difference {
+        what: "`Age` of a response that goes out",
+        varnish: "always there",
+        rfc: "not where the origin itself has just made or confirmed the response",
+        section: "RFC 9111, 5.1",
+    },
+    Difference {
+        what: "`Cache-Status` (with `cache_status=auto`)",
+        varnish: "none",
+        rfc: "says what became of the request",
+        section: "RFC 9211",
     },
     Difference {
         what: "interim answers (103) of an origin",
