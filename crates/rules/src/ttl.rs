@@ -68,8 +68,8 @@ pub fn lifetime(status: u16, response: &Fields, now: Time, defaults: &Defaults) 
         keep: defaults.keep,
         t_origin: now - f64::from(age),
         age,
-        date: response.get_known(Known::Date).and_then(date::parse).unwrap_or(0.0),
-        expires: response.get_known(Known::Expires).and_then(date::parse).unwrap_or(0.0),
+        date: response.get_known(Known::Date).and_then(date::parse_exact).unwrap_or(0.0),
+        expires: response.get_known(Known::Expires).and_then(date::parse_exact).unwrap_or(0.0),
         max_age: 0,
     };
     let fallback = match status {

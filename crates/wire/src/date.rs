@@ -28,6 +28,18 @@ pub fn parse(text: &[u8]) -> Option<Time> {
     civil.moment()
 }
 
+/// As [`parse`], but only if the names in it are written as the RFC has them: what Varnish understands.
+pub fn parse_exact(text: &[u8]) -> Option<Time> {
+    let is_name = |word: &[u8]| {
+        word == b"GMT"
+            || DAYS.iter().any(|day| word == *day)
+            || LONG_DAYS.contains(&word)
+            || MONTHS.iter().any(|month| word == *month)
+    };
+    let mut words = text.split(|byte| !byte.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    words.all(is_name).then(|| parse(text)).flatten()
+}
+
 /// `time` as IMF-fixdate. What lies before the year 0 or after 9999 is written as the nearest moment within.
 pub fn format(time: Time) -> [u8; 29] {
     // NaN becomes 0 by the cast, the limits are those of four digits.
@@ -188,6 +200,8 @@ mod tests {
             "sUN nOV  6 08:49:37 1994",
         ] {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777.0), "{text}");
+            let exact = text.starts_with("Sun") && !text.ends_with("gmT");
+            assert_eq!(parse_exact(text.as_bytes()).is_some(), exact, "{text}");
         }
         assert_eq!(&format(784_111_777.9), b"Sun, 06 Nov 1994 08:49:37 GMT");
     }
