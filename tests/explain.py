@@ -201,6 +201,31 @@ def others():
     expect((os.path.basename(said["decided"]["file"]), said["decided"]["line"]), ("other.vcl", 4))
 
 
+@case("an object in pieces: which segments are there, and which the request wants", copal_only=ONLY)
+def pieces():
+    body = bytes(range(256)) * 4096  # 1 MiB
+
+    def answer(exchange):
+        wanted = exchange.request.headers.get("range")
+        fields = {"ETag": '"one"', "Cache-Control": "max-age=1000", "Accept-Ranges": "bytes"}
+        if not wanted:
+            return exchange.reply(body, headers=fields)
+        first, last = (wanted[6:].split("-") + [""])[:2]
+        first, last = int(first), min(int(last or len(body) - 1), len(body) - 1)
+        fields["Content-Range"] = f"bytes {first}-{last}/{len(body)}"
+        exchange.reply(body[first:last + 1], status=206, headers=fields)
+    cache = before(Origin(answer), params={"segment_size": "64k", "sparse_min_size": "256k"})
+    expect(fetch(cache.port, "/", headers={"Range": "bytes=524288-524387"}).status, 206)
+    said = explained(cache, "/", "-H", "Range: bytes=524300-524310")
+    expect((said["verdict"], said["reason"]), ("hit", "hit"))
+    [found] = said["objects"]
+    expect((found["segments"]["size"], found["segments"]["count"]), (65536, 16))
+    expect((found["segments"]["wanted"], found["segments"]["wanted_there"]), (1, 1))
+    said = explained(cache)
+    expect((said["verdict"], said["reason"]), ("hit", "partial"))
+    check(said["objects"][0]["segments"]["wanted"] == 16 > said["objects"][0]["segments"]["wanted_there"], said)
+
+
 @case("directives of clients count where requests are answered by the RFCs", copal_only=ONLY)
 def directives():
     cache = before(Origin(cacheable), params={"rfc": "on"})

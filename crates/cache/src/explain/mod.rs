@@ -11,7 +11,7 @@
 
 mod seen;
 
-pub use seen::{Seen, Varying};
+pub use seen::{Seen, Segments, Varying};
 
 use crate::exchange::{Exchange, Source, Times};
 use crate::fetch::prepare;
@@ -280,6 +280,12 @@ impl Run {
                 self.exchange.source =
                     served.map_or(Source::None, |it| Source::Stored(Rc::new(Known::new(it))));
                 let next = self.decide(Sub::Hit, "hit").await;
+                match &self.exchange.source {
+                    Source::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
+                        self.exchange.reason = Reason::Partial;
+                    }
+                    _ => {}
+                }
                 if !matches!(next, Err("hit")) {
                     self.exchange.source = Source::None;
                 }
@@ -298,6 +304,12 @@ impl Run {
             }
             _ => self.decide(Sub::Miss, "miss").await,
         }
+    }
+
+    /// Whether a segment that the request wants is not there.
+    fn lacks(&self, known: &Known) -> bool {
+        let segments = seen::segments(&self.exchange, known);
+        segments.is_some_and(|it| it.wanted_there.is_some_and(|there| there < it.wanted))
     }
 
     async fn pass(&mut self) -> Next {

@@ -7,7 +7,9 @@ use crate::index::hot::Known;
 use crate::index::lookup::{Judged, Peeked, ttl_for};
 use crate::marker::Marked;
 use crate::reason::Reason;
-use crate::request::lookup;
+use crate::request::{lookup, sparse};
+use crate::sparse::claim::is_there;
+use crate::sparse::layout::Pieces;
 use base::{Seconds, Time};
 use copal_base as base;
 use copal_rules as rules;
@@ -77,7 +79,27 @@ pub struct Seen {
     pub validators: (Option<Vec<u8>>, Option<Vec<u8>>),
     /// The ban that has hit it.
     pub ban: Option<Listed>,
+    /// The segments of its body, if it is kept in pieces.
+    pub segments: Option<Segments>,
 }
+
+/// The segments of an object that is kept in pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Segments {
+    /// The size of each but the last, in bytes.
+    pub size: u64,
+    /// How many there are.
+    pub count: u64,
+    /// How many of them are stored or arriving; of very many it is not counted.
+    pub there: Option<u64>,
+    /// How many the request wants.
+    pub wanted: u64,
+    /// How many of these are stored or arriving.
+    pub wanted_there: Option<u64>,
+}
+
+/// Of more segments it is not counted which are there.
+const SEGMENTS_MAX: u64 = 1 << 16;
 
 impl Seen {
     /// Whether it can be validated.
@@ -135,7 +157,38 @@ fn see(exchange: &Exchange, object: &Arc<Object>, judged: Judged, decides: bool)
         is_gzip: object.flags().has(Flags::GZIPPED),
         validators: (field(Field::Etag), field(Field::LastModified)),
         ban: lookup::ban_of(exchange, object),
+        segments: segments(exchange, &known),
     }
+}
+
+/// The segments of an object, and what the request wants of them.
+pub(super) fn segments(exchange: &Exchange, known: &Known) -> Option<Segments> {
+    let pieces = Pieces::of(known.object())?;
+    let (layout, index) = (&pieces.layout, &exchange.local.shared.index);
+    let count = layout.count();
+    let there = |number: u64| is_there(index, &pieces.base, number);
+    let counted =
+        |numbers: &mut dyn Iterator<Item = u64>| numbers.filter(|number| there(*number)).count() as u64;
+    let ranges = sparse::wanted(exchange, known).unwrap_or_default();
+    let numbers = ranges.iter().filter(|(from, end)| from < end);
+    let mut wanted: Vec<(u64, u64)> =
+        numbers.map(|(from, end)| (layout.number(*from), layout.number(end - 1) + 1)).collect();
+    wanted.sort_unstable();
+    // Each segment once, in whatever many ranges it is.
+    let mut next = 0;
+    for (from, end) in &mut wanted {
+        *from = (*from).max(next);
+        *end = (*end).max(*from);
+        next = *end;
+    }
+    let few = count <= SEGMENTS_MAX;
+    Some(Segments {
+        size: layout.segment,
+        count,
+        there: few.then(|| counted(&mut (0..count))),
+        wanted: wanted.iter().map(|(from, end)| end - from).sum(),
+        wanted_there: few.then(|| counted(&mut wanted.iter().flat_map(|(from, end)| *from..*end))),
+    })
 }
 
 fn vary(variant: &[u8], request: &Fields) -> Vec<Varying> {

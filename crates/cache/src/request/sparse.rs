@@ -6,6 +6,7 @@ use crate::body::Body;
 use crate::exchange::{Exchange, Source};
 use crate::index::hot::Known;
 use crate::parts::Parts;
+use crate::reason::Reason;
 use crate::sparse::Reader;
 use crate::sparse::reader::Stop;
 use crate::sparse::site::Site;
@@ -34,6 +35,7 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
         Ok(()) => {
             if exchange.hit && reader.has_asked() {
                 exchange.handled.partial();
+                exchange.reason = Reason::Partial;
             }
             exchange.sparse = Some(reader);
             return None;
@@ -47,12 +49,15 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
             exchange.hit = false;
             Some(Step::Lookup)
         }
-        Stop::Changed | Stop::Failed => Some(Step::Synth(503, None)),
+        Stop::Changed | Stop::Failed => {
+            exchange.reason = Reason::FetchFailed;
+            Some(Step::Synth(503, None))
+        }
     }
 }
 
 /// What the client will get of it, as far as that is seen now: VCL may change its mind yet. `None` if nothing.
-fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64)>> {
+pub(crate) fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64)>> {
     let total = known.length()?;
     let whole = Some(vec![(0, total)]);
     let request = &exchange.request.fields;

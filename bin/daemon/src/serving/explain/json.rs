@@ -89,6 +89,13 @@ fn object(object: &Seen) -> Value {
         "gzip": object.is_gzip,
         "etag": object.validators.0.as_deref().map(shown),
         "last_modified": object.validators.1.as_deref().map(shown),
+        "segments": object.segments.map(|it| json!({
+            "size": it.size,
+            "count": it.count,
+            "there": it.there,
+            "wanted": it.wanted,
+            "wanted_there": it.wanted_there,
+        })),
         "ban": object.ban.as_ref().map(|ban| json!({ "time": ban.time, "spec": shown(&ban.text) })),
     })
 }

@@ -43,10 +43,10 @@ fn verdict(it: &Explanation) -> String {
     let mut text = format!("{} ({}): {}", it.outcome, it.reason.name(), it.reason.sentence());
     let served = it.found.iter().flat_map(|found| &found.objects).find(|object| object.decides);
     match (it.reason.kind(), served) {
-        (Kind::Hit, Some(object)) if object.ttl_left > 0.0 => {
+        (Kind::Hit, Some(object)) if object.ttl_left > 0.0 && it.reason == Reason::Hit => {
             let _ = write!(text, " It is so for another {:.1} s.", object.ttl_left);
         }
-        (Kind::Hit, Some(object)) => {
+        (Kind::Hit, Some(object)) if it.reason == Reason::Grace => {
             let _ = write!(text, " Its grace lasts another {:.1} s.", object.grace_left);
         }
         (Kind::Miss, Some(object)) if object.marker.is_none() && object.has_validator() => {
@@ -134,6 +134,18 @@ fn facts(object: &Seen, now: f64, page: &mut Page) {
         object.grace_left,
         object.keep_left
     ));
+    if let Some(it) = &object.segments {
+        let known =
+            |count: Option<u64>| count.map_or("an unknown number".to_owned(), |count| count.to_string());
+        page.more(format_args!(
+            "in {} segments of {} bytes, {} there; the request wants {}, {} there",
+            it.count,
+            it.size,
+            known(it.there),
+            it.wanted,
+            known(it.wanted_there)
+        ));
+    }
     for varying in &object.vary {
         let value = |value: &Option<Vec<u8>>| {
             value.as_ref().map_or("absent".into(), |it| format!("\"{}\"", shown(it)))
