@@ -64,7 +64,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         what: "freshness that the response does not state",
         varnish: "`default_ttl`",
-        rfc: "a tenth of the time since `Last-Modified`, at most `heuristic_max`; without that field `default_ttl`",
+        rfc: "a tenth of the time since `Last-Modified`, at most `heuristic_max`; without that field none",
         section: "RFC 9111, 4.2.2",
     },
     Difference {
@@ -150,6 +150,24 @@ pub const DIFFERENCES: &[Difference] = &[
         varnish: "updates what was asked about",
         rfc: "updates what it names: its `ETag`, or without one its `Last-Modified`, must be the stored one",
         section: "RFC 9111, 4.3.4",
+    },
+    Difference {
+        what: "digests and `Content-Encoding` of a 304",
+        varnish: "digests are taken",
+        rfc: "`Content-Digest`, `Repr-Digest`, `Digest`, `Content-MD5`, `Content-Encoding` and `Content-Range` stay those of the stored body",
+        section: "RFC 9111, 3.2",
+    },
+    Difference {
+        what: "`Content-Range` of a whole response",
+        varnish: "not stored",
+        rfc: "stored, like all fields that mean nothing to a cache",
+        section: "RFC 9111, 3.1",
+    },
+    Difference {
+        what: "a response to `POST` with explicit freshness whose `Content-Location` is the target itself",
+        varnish: "passed",
+        rfc: "stored for `GET` and `HEAD`",
+        section: "RFC 9110, 9.3.3",
     },
     Difference {
         what: "`If-Match`, `If-Unmodified-Since`",
