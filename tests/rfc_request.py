@@ -240,6 +240,46 @@ def strict_validations_are_parallel():
     expect(sum("if-none-match" in request.headers for request in origin.requests), 5)
 
 
+@case("RFC 9111 4.3.3: what goes wrong with a validation that one client wants leaves the object to the others", copal_only=ONLY)
+def failures_leave_the_object():
+    origin, gone = versions(), threading.Event()
+    answers = {"401": lambda x: x.reply("who?", status=401), "503": lambda x: x.reply("no", status=503, headers={"Cache-Control": "max-age=60"}),
+               "cut": lambda x: x.cut()}
+    good = origin.answers[""]
+    origin.on("/", lambda x: answers[x.request.headers["fail"]](x) if "fail" in x.request.headers else good(x))
+    cache = by_rfc(origin)
+    ask(cache)
+    for fail, status in (("401", 401), ("503", 503), ("cut", None)):
+        found = ask(cache, Cache_Control="no-cache", Fail=fail).status
+        check(found == status or status is None and found >= 500, f"{fail}: {found}")
+        expect([ask(cache).status, ask(cache).hit], [200, True], fail)
+    # Those who wait for such a validation are not put in a row.
+    together = threading.Barrier(4)
+
+    def fails(x):
+        if "first" in x.request.headers:
+            gone.wait(20)
+        else:
+            together.wait(20)
+        x.cut()
+    answers["late"] = fails
+    found = []
+    one = threading.Thread(target=lambda: found.append(ask(cache, Cache_Control="no-cache", Fail="late", First="1").status))
+    others = [threading.Thread(target=lambda: found.append(ask(cache, Cache_Control="no-cache", Fail="late").status)) for _ in range(3)]
+    before_them = cache.counter("busy_sleep")
+    one.start()
+    eventually(lambda: origin.last().headers.get("first"), "the first one is at the origin")
+    for thread in others:
+        thread.start()
+    eventually(lambda: cache.counter("busy_sleep") == before_them + 3, "three wait")
+    gone.set()
+    together.wait(20)
+    for thread in (one, *others):
+        thread.join()
+    check(all(status >= 500 for status in found), f"{found}")
+    expect([ask(cache).status, ask(cache).hit], [200, True])
+
+
 # ---- conditions (RFC 9110, section 13)
 
 def tagged(tag='"a"', modified=MODIFIED):

@@ -135,6 +135,11 @@ impl Reason {
         ROWS[self as usize].0
     }
 
+    /// Whether it says that what is stored would do for other requests.
+    pub(crate) fn is_own_wish(self) -> bool {
+        matches!(self, Self::RequestNoCache | Self::RequestMaxAge | Self::MinFresh | Self::Precondition)
+    }
+
     /// The reason of that name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.name().as_bytes() == name)

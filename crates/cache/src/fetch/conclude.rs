@@ -244,15 +244,22 @@ pub(super) fn publish(fetch: &mut Fetch, fill: &Fill) {
 pub(super) fn insert(fetch: &mut Fetch, object: &Arc<store::Object>) {
     // By the RFCs what must be validated each time is stored, too; Varnish takes only what is fresh.
     let admit = if fetch.rfc { Admit::Alive } else { Admit::Fresh };
-    if let Some(busy) = fetch.busy.take() {
-        busy.admit(Arc::clone(object), admit);
+    let Some(busy) = fetch.busy.take() else { return };
+    if fetch.spares && fetch.response.status >= 500 {
+        // RFC 9111, section 4.3.3: it is passed on, and what is stored stays.
+        object.unlink();
+        return busy.release();
     }
+    busy.admit(Arc::clone(object), admit);
 }
 
 /// Leaves a marker under the key, so that the next requests do not wait for each other.
 fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     fetch.local.counters.beresp_uncacheable.inc();
     let Some(busy) = fetch.busy.take() else { return };
+    if fetch.spares && fetch.response.status >= 400 {
+        return busy.release();
+    }
     let (ttl, flag) = match hit_for_pass {
         Some(ttl) => (ttl, Flags::HIT_FOR_PASS),
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
@@ -390,6 +397,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     let total = fetch.ttl + fetch.grace + fetch.keep;
     let variant = variant(fetch);
     if fetch.busy.is_some()
+        && !fetch.spares
         && !fetch.uncacheable
         && total > 0.0
         && let Ok(variant) = variant

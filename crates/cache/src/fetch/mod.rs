@@ -240,6 +240,8 @@ pub(crate) struct Fetch {
     pub(crate) upload: Upload,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
+    /// What is stored is good for others: a refusal or a failure does not take its place.
+    pub(crate) spares: bool,
     /// What the origin answered, once it has.
     pub(crate) arrived: Option<Arrived>,
     /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
@@ -329,6 +331,7 @@ impl Fetch {
             vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
             _ => vcl::variables::Var::BereqIsHitmiss,
         });
+        fetch.spares = purpose == Purpose::Miss && exchange.reason.is_own_wish();
         fetch.plan = part::plan(exchange, purpose);
         fetch
     }
@@ -387,6 +390,7 @@ impl Fetch {
             upload: Upload::None,
             client_ip,
             identity: None,
+            spares: false,
             arrived: None,
             rfc,
             authorized: false,

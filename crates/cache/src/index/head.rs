@@ -62,11 +62,22 @@ impl Head {
         if insists == Insists::Not {
             return;
         }
-        self.waiters.iter().flat_map(|waiter| &waiter.insistent).for_each(|one| one.offer(insists, object));
+        self.waiters
+            .iter()
+            .flat_map(|waiter| &waiter.insistent)
+            .for_each(|one| one.offer(insists, Some(object)));
         let predicted = std::mem::take(&mut self.busy[index].predicted);
         for other in self.busy.iter_mut().filter(|other| other.insists < insists) {
             other.outdated |= is_alike(&other.predicted, &predicted);
         }
+    }
+
+    /// The running fetch `id` brings nothing. Says whether somebody insisted on it, who is to know.
+    pub(crate) fn let_down(&mut self, id: u32) -> bool {
+        let insists =
+            self.busy.iter().find(|running| running.id == id).map_or(Insists::Not, |one| one.insists);
+        let insistent = self.waiters.iter().flat_map(|waiter| &waiter.insistent);
+        insists > Insists::Not && insistent.map(|one| one.offer(insists, None)).count() > 0
     }
 
     /// The resource changed: what the running fetches bring is not for those who ask from now on, and who waits looks

@@ -31,7 +31,8 @@ pub enum Insists {
 #[derive(Debug)]
 pub struct Insistent {
     how: Insists,
-    brought: OnceLock<Arc<Object>>,
+    /// What its fetch has brought: an object, or nothing.
+    brought: OnceLock<Option<Arc<Object>>>,
 }
 
 impl Insistent {
@@ -46,15 +47,22 @@ impl Insistent {
     }
 
     /// Takes what a fetch for requests that insisted on `how` has brought, if that is enough.
-    pub(super) fn offer(&self, how: Insists, object: &Arc<Object>) {
+    pub(super) fn offer(&self, how: Insists, object: Option<&Arc<Object>>) {
         if how >= self.how {
             // One that is there already is as good.
-            let _ = self.brought.set(Arc::clone(object));
+            let _ = self.brought.set(object.cloned());
         }
     }
 
     /// Whether `object` is what was brought for it.
     pub(super) fn has(&self, object: &Object) -> bool {
-        self.brought.get().is_some_and(|brought| std::ptr::eq(Arc::as_ptr(brought), object))
+        let brought = self.brought.get().and_then(Option::as_ref);
+        brought.is_some_and(|brought| std::ptr::eq(Arc::as_ptr(brought), object))
+    }
+
+    /// Whether its fetch has brought nothing. It does not wait for another then: of those who wait with it each would
+    /// find out the same, one after the other.
+    pub(super) fn is_let_down(&self) -> bool {
+        matches!(self.brought.get(), Some(None))
     }
 }

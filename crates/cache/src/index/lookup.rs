@@ -248,7 +248,9 @@ fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8])
     // does not wait until those before it have asked for themselves, one after the other.
     let alone = query.rfc
         && choice.stale.as_ref().is_some_and(|object| {
-            object.ttl() <= 0.0 || query.waited.is_some_and(|waited| waited.is_new(object))
+            object.ttl() <= 0.0
+                || query.waited.is_some_and(|waited| waited.is_new(object))
+                || query.insistent.is_some_and(|insistent| insistent.is_let_down())
         });
     !query.ignore_busy
         && !query.always_miss
