@@ -25,6 +25,7 @@ impl Exchange {
 
     /// Why the request was answered as it was, or why its response is not stored. Before the request's end, as far as it
     /// has come.
+    #[inline]
     pub fn reason(&self) -> Reason {
         match &self.source {
             Source::Private(private) => private.reason.unwrap_or(self.reason),
@@ -33,11 +34,15 @@ impl Exchange {
     }
 
     /// Logs the reason, unless it is a fresh hit, with the place in VCL where that decided.
+    #[inline]
     pub(crate) fn log_reason(&mut self) {
         let reason = self.reason();
-        if reason == Reason::Hit {
-            return;
+        if reason != Reason::Hit {
+            self.log(reason);
         }
+    }
+
+    fn log(&mut self, reason: Reason) {
         let at = self.decided_at.filter(|_| reason == self.reason);
         let place = at.and_then(|at| self.current.vcl.as_ref()?.instance.program.place(at));
         log_reason(&mut self.records, reason, place);

@@ -217,6 +217,7 @@ mod tests {
     fn the_manual_lists_them() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explain.md");
         let manual = std::fs::read_to_string(path).unwrap();
+        let (_, manual) = manual.split_once("## The reasons").unwrap();
         let rows: Vec<&str> = manual.lines().filter(|line| line.starts_with("| `")).collect();
         let wanted: Vec<String> = Reason::ALL
             .iter()
