@@ -2,13 +2,14 @@
 """Large objects that are fetched and kept in pieces: what a range needs comes from the origin, and no more."""
 import os
 import random
+import subprocess
 import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import big as lib  # noqa: E402
 from big import Big, field, get, judge, parts, read, segments, together  # noqa: E402
-from client import Client, fetch  # noqa: E402
+from client import Client, Response, fetch  # noqa: E402
 from daemon import before  # noqa: E402
 from origin import Origin  # noqa: E402
 from tap import case, check, eventually, expect, main  # noqa: E402
@@ -134,7 +135,11 @@ def completes():
     expect((answer.status, answer.complete, answer["Content-Length"]), (200, True, str(big.size)))
     judge(big, answer)
     expect(big.sent(206), big.size, "bytes in parts")
-    judge(big, get(cache))
+    # Often enough that short cuts for what is asked for again and again have their chance.
+    with Client(cache.port) as client:
+        for _ in range(8):
+            judge(big, client.fetch("/o"))
+            expect(client.fetch("/o", "HEAD")["Content-Length"], str(big.size), "HEAD")
     judge(big, get(cache, [(1, big.size - 1)]), [(1, big.size - 1)])
     expect(big.sent(206), big.size, "bytes in parts")
 
@@ -191,6 +196,109 @@ def clients_conditions():
         answer = get(cache, one, target=f"/{status}{value[0]}", headers={"If-Range": value})
         expect((answer.status, answer.complete), (status, True), value)
         judge(big, answer, one)
+
+
+@case("an object of 64 TB: ranges at its end", copal_only=WHOLE)
+def huge():
+    big = Big(1 << 46)
+    cache = stage(big)
+    for _ in range(2):
+        read(big, cache, (big.size - 10, big.size + 10))
+        read(big, cache, (1 << 45, (1 << 45) + 5), (1 << 33, (1 << 33) + 5), (big.size - 5, big.size))
+        answer = get(cache, [(big.size, big.size + 1)])
+        expect((answer.status, answer["Content-Range"]), (416, f"bytes */{big.size}"))
+    check(big.sent(206) <= 4 * SEGMENT, f"{big.requests()}")
+    with Client(cache.port) as client:
+        client.request("/o")
+        expect(client.head()["Content-Length"], str(big.size), "the whole is begun")
+        check(client._take(5 * MIB) == big.bytes(0, 5 * MIB), "and streamed")
+    eventually(lambda: all(asked.done for asked in big.requests()), "the origin is let go when the client leaves")
+
+
+@case("500 ranges over HTTP/2", copal_only=WHOLE)
+def over_http2():
+    big = Big(64 * MIB)
+    cache = stage(big, params={"feature": "+http2"})
+    ranges = [(at, at + 3000) for at in range(7, 60_000_000, 120_000)]
+    for _ in range(2):
+        command = ["curl", "-s", "-i", "--http2-prior-knowledge", "-r", field(ranges)["Range"][6:], f"http://127.0.0.1:{cache.port}/o"]
+        out = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout
+        head_of_it, _, body = out.partition(b"\r\n\r\n")
+        lines = [line.partition(": ") for line in head_of_it.decode().split("\r\n")[1:]]
+        answer = Response("HTTP/2", 206, "", [(name, value) for name, _, value in lines])
+        answer.body = body
+        expect((out[:10], answer["Content-Length"]), (b"HTTP/2 206", str(len(body))))
+        judge(big, answer, ranges)
+
+
+@case("VCL changes Range after the lookup, restarts, or makes another answer", copal_only=WHOLE)
+def vcl_late():
+    big = Big(8 * MIB)
+    cache = stage(big, """
+        sub vcl_deliver {
+            if (req.url == "/whole") { unset req.http.Range; }
+            if (req.url == "/other") { set req.http.Range = "bytes=5000000-5000009,7000000-7000009"; }
+            if (req.url == "/again" && req.restarts == 0) { return (restart); }
+            if (req.url == "/synth") { return (synth(700, "Other")); }
+        }
+        sub vcl_hash { hash_data("all alike"); return (lookup); }""")
+    for _ in range(3):
+        one = (3 * MIB - 5, 3 * MIB + 100)
+        read(big, cache, one, target="/again")
+        read(big, cache, one, target="/plain")
+        answer = get(cache, [one], target="/whole")
+        expect(answer.status, 200)
+        judge(big, answer)
+        judge(big, get(cache, [one], target="/other"), [(5_000_000, 5_000_010), (7_000_000, 7_000_010)])
+        expect(get(cache, [one], target="/synth").status, 700)
+    # The restart leaves a fetch behind in the middle.
+    check(big.sent(206) <= big.size + 2 * MIB, f"{big.requests()}")
+
+
+@case("VCL wants to change the body, or to keep it from the store: it comes whole, or is relayed", copal_only=WHOLE)
+def vcl_changes_the_body():
+    big = Big(3 * MIB)
+    cache = stage(big, """sub vcl_backend_response {
+        if (bereq.url == "/gzip") { set beresp.do_gzip = true; }
+        if (bereq.url == "/esi") { set beresp.do_esi = true; }
+        if (bereq.url == "/uncacheable") { set beresp.uncacheable = true; }
+        if (bereq.url == "/zero") { set beresp.ttl = 0s; set beresp.grace = 0s; } }""")
+    one = (2 * MIB + 5, 2 * MIB + 105)
+    for target in ("/gzip", "/esi", "/uncacheable", "/zero"):
+        for _ in range(3):
+            answer = get(cache, [one], target=target)
+            expect(answer.complete, True, target)
+            wanted = big.bytes(*one) if answer.status == 206 else big.bytes()
+            expect((answer.status in (200, 206), answer.body == wanted), (True, True), target)
+            expect(get(cache, target=target).body == big.bytes(), True, f"{target}: the whole")
+
+
+@case("stale, in grace, and changed at the origin: no answer mixes, the new version comes", copal_only=WHOLE)
+def in_grace():
+    big = Big(16 * MIB, headers={"Cache-Control": "max-age=1"})
+    cache = stage(big, "sub vcl_backend_response { set beresp.grace = 1h; }", params={"shortlived": "0"})
+    for first in (0, 9 * MIB):
+        read(big, cache, (first, first + 1000))
+    big.change(17 * MIB)
+    eventually(lambda: int(get(cache, [(0, 1)])["Age"]) >= 2 or lib.version_of(get(cache, [(0, 1)])) == 1, "it is stale", 5)
+    for first in (0, 9 * MIB, 5 * MIB, 9 * MIB, 12 * MIB, 0):
+        read(big, cache, (first, first + 1000), (first + 2 * MIB, first + 2 * MIB + 5))
+    eventually(lambda: lib.version_of(read(big, cache, (9 * MIB, 9 * MIB + 10))) == 1, "the new version")
+    judge(big, get(cache))
+
+
+@case("16 vector readers of one cold object at once: what they touch comes about once", copal_only=WHOLE)
+def vectors_at_once():
+    big = Big(256 * MIB)
+    cache = stage(big, store=["malloc,400m"])
+    chance = random.Random(11)
+    reads = []
+    for _ in range(16):
+        places = chance.sample(range(0, big.size - 20_000, 20_000), 200)
+        reads.append([(place, place + chance.randrange(100, 20_000)) for place in places])
+    together(16, lambda number: read(big, cache, *reads[number]))
+    touched = len(segments([one for ranges in reads for one in ranges], SEGMENT))
+    check(big.sent() <= 1.1 * touched * SEGMENT, f"{big.sent()} bytes for {touched} segments")
 
 
 # ---- versions
