@@ -17,7 +17,7 @@ use super::job;
 use super::lane::{End, Link, Offer};
 use super::layout::{Pieces, segment_key};
 use super::site::Site;
-use super::{LANES_MAX, RUN_MAX, ahead};
+use super::{RUN_MAX, lanes_max, sight};
 use crate::body::Aborted;
 use crate::index::hot::Known;
 use base::vxid::Vxid;
@@ -111,7 +111,7 @@ impl Reader {
         let at = ranges.first().map_or(0, |range| range.0);
         let waiter = site.local.waiter_id();
         Self {
-            ahead: ahead(layout.segment, &site.local.shared.stores),
+            ahead: sight(ranges.len(), layout.segment, &site.local.shared.stores),
             known: Rc::clone(known),
             scout: Place { range: 0, number: layout.number(at) },
             pieces,
@@ -439,7 +439,7 @@ impl Reader {
                 self.scout = self.after(place, last);
                 continue;
             }
-            if self.lanes.iter().filter(|lane| lane.runs()).count() >= LANES_MAX {
+            if self.lanes.iter().filter(|lane| lane.runs()).count() >= lanes_max(self.ranges.len()) {
                 break;
             }
             let local = &self.site.local;
