@@ -70,6 +70,7 @@ reasons! {
     Absent Miss "absent" "Nothing is stored for the request.";
     Expired Miss "expired" "What is stored is stale and beyond its grace.";
     Variant Miss "variant" "What is stored answers requests with other fields: Vary names one that is different.";
+    OtherPart Miss "other-part" "What is stored is a part that is kept by itself, and not what the client wants.";
     Banned Miss "banned" "What was stored is banned.";
     RequestNoCache Miss "request-no-cache" "The client wants the backend asked (no-cache).";
     RequestMaxAge Miss "request-max-age" "What is stored is older than the client wants (max-age).";

@@ -122,16 +122,31 @@ pub fn matches(spec: &[u8], request: &Fields) -> bool {
 /// As [`matches`], but what means the same is the same: white space in lists, case and order of preferences. For `rfc=on`.
 ///
 /// Source: RFC 9111, section 4.1.
-pub fn matches_normalised(spec: &[u8], request: &Fields) -> bool {
+///
+/// A response in the one language (`Content-Language`) that the request wants more than any other fits, too, whatever others
+/// either request names: the origin has it, and has nothing that is wanted more.
+pub fn matches_normalised(spec: &[u8], request: &Fields, language: Option<&[u8]>) -> bool {
     let mut rest = spec;
     while !rest.is_empty() {
         let Some((wanted, after)) = entry(rest) else { return false };
-        if !same(request, wanted) && !means_the_same(request, wanted) {
+        let fits = same(request, wanted)
+            || means_the_same(request, wanted)
+            || language.is_some_and(|language| wants_most(request, wanted, language));
+        if !fits {
             return false;
         }
         rest = after;
     }
     true
+}
+
+/// Whether the wanted field is Accept-Language, and that of `request` wants `language` most.
+fn wants_most(request: &Fields, wanted: Wanted<'_>, language: &[u8]) -> bool {
+    if Known::find(wanted.name) != Some(Known::AcceptLanguage) {
+        return false;
+    }
+    let lines: Vec<&[u8]> = request.all_known(Known::AcceptLanguage).collect();
+    normal::prefers(&lines.join(JOINT), language)
 }
 
 /// Whether the fields of `request` of the wanted name mean the wanted value. An absent field is like absent ones only.
@@ -266,17 +281,17 @@ mod tests {
         let spec = build(&vary, &of(&[("Accept-Language", "en, de"), ("Foo", "1, 2")])).unwrap();
         let fits = |lines: &[(&str, &str)]| {
             assert!(!matches(&spec, &of(lines)));
-            matches_normalised(&spec, &of(lines))
+            matches_normalised(&spec, &of(lines), None)
         };
         assert!(fits(&[("Accept-Language", "DE,en"), ("Foo", "1,2")]));
         assert!(fits(&[("Accept-Language", "de"), ("Foo", "1"), ("Accept-Language", "en"), ("Foo", "2 ")]));
         assert!(!fits(&[("Accept-Language", "de, en"), ("Foo", "2, 1")]));
         assert!(!fits(&[("Accept-Language", "de, en")]));
-        assert!(matches_normalised(&spec, &of(&[("Accept-Language", "en, de"), ("Foo", "1, 2")])));
+        assert!(matches_normalised(&spec, &of(&[("Accept-Language", "en, de"), ("Foo", "1, 2")]), None));
         let absent = build(&vary, &of(&[])).unwrap();
-        assert!(matches_normalised(&absent, &of(&[])));
-        assert!(!matches_normalised(&absent, &of(&[("Foo", "")])));
-        assert!(!matches_normalised(&spec, &of(&[])));
+        assert!(matches_normalised(&absent, &of(&[]), None));
+        assert!(!matches_normalised(&absent, &of(&[("Foo", "")]), None));
+        assert!(!matches_normalised(&spec, &of(&[]), None));
     }
 
     #[test]
@@ -312,7 +327,7 @@ mod tests {
             let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let mut request = of(&lines);
             let spec = build(&of(&[("Vary", "A, b")]), &request).unwrap();
-            prop_assert!(matches(&spec, &request) && matches_normalised(&spec, &request));
+            prop_assert!(matches(&spec, &request) && matches_normalised(&spec, &request, None));
             request.push(extra.as_bytes(), b"z");
             prop_assert_eq!(matches(&spec, &request), extra == "c");
         }
@@ -320,7 +335,7 @@ mod tests {
         #[test]
         fn any_specification_matches_without_a_panic(spec in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = matches(&spec, &of(&[("A", "b")]));
-            let _ = matches_normalised(&spec, &of(&[("A", "b")]));
+            let _ = matches_normalised(&spec, &of(&[("A", "b")]), None);
             let _ = entries(&spec).count();
         }
     }

@@ -35,7 +35,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     let is_part = fetch.arrived.as_ref().is_none_or(|arrived| arrived.status == 206);
     let copy = match fetch.uncacheable {
         true => Copy::PassResponse,
-        false if fetch.rfc && !is_part => Copy::StoreWhole,
+        false if fetch.rfc && (fetch.is_lone || !is_part) => Copy::StoreWhole,
         false => Copy::StoreResponse,
     };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);

@@ -275,6 +275,8 @@ pub(crate) struct Fetch {
     pub(crate) plan: part::Plan,
     /// What came of the whole, where that is not all.
     pub(crate) part: Option<Part>,
+    /// The answer is a part that is kept by itself.
+    pub(crate) is_lone: bool,
     /// The origin says that it serves ranges.
     pub(crate) serves_ranges: bool,
     /// What tells this version of the response, as the origin said it.
@@ -409,6 +411,7 @@ impl Fetch {
             do_stream: true,
             plan: part::Plan::default(),
             part: None,
+            is_lone: false,
             serves_ranges: false,
             validator: None,
             do_sparse: None,

@@ -4,7 +4,7 @@
 //! 206 of all ............ the whole: an ordinary object
 //! 206 of a part ......... to VCL a 200 with the length of the whole; then a master and its first segments, or
 //!                         the whole is asked for in its place (VCL wants to change it, it may not be stored ...)
-//! 206 of no use ......... the whole is asked for
+//! 206 of no use ......... kept by itself (with `rfc`, see `sparse::lone`), or the whole is asked for
 //! 416 ................... the beginning is asked for, to learn how long the whole is; then the whole
 //! anything else ......... as without Range
 //! ```
@@ -17,6 +17,7 @@ use crate::sparse::ask::Ask;
 use crate::sparse::job::Job;
 use crate::sparse::lane::Link;
 use crate::sparse::layout::{Layout, Validator};
+use crate::sparse::lone::{self, Lone};
 use crate::sparse::site::Site;
 use base::vxid::Vxid;
 use copal_base as base;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use store::Flags;
 use wire::range::ContentRange;
-use wire::{Known, RequestHead, Version};
+use wire::{Fields, Known, RequestHead, Version};
 
 use wire::h1::ResponseFraming;
 
@@ -50,6 +51,8 @@ pub(crate) struct Plan {
     name: Option<Box<str>>,
     /// The client has not asked for a part: what comes may be coded, and is taken whole then.
     takes_coded: bool,
+    /// How the client asks for a part, where one may be kept by itself ([`Lone`]).
+    range: Option<Box<Fields>>,
 }
 
 /// What to ask for on behalf of `exchange`.
@@ -57,7 +60,9 @@ pub(super) fn plan(exchange: &Exchange, purpose: Purpose) -> Plan {
     let Some(ask) = ask(exchange, purpose) else { return Plan::default() };
     let name: Option<Box<str>> = exchange.hint().map(|backend| backend.name().into());
     let known = name.as_deref().and_then(|name| exchange.local.shared.ranges.of(name));
-    let plan = Plan { name, takes_coded: exchange.is_head(), ..Plan::default() };
+    let may_stand_alone = exchange.rfc && purpose == Purpose::Miss && !exchange.is_head();
+    let range = may_stand_alone.then(|| asked(&exchange.request.fields));
+    let plan = Plan { name, takes_coded: exchange.is_head(), range, ..Plan::default() };
     match known {
         _ if !ask.is_head() => Plan { ask: Some(ask), ..plan },
         Some(true) => Plan { ask: Some(ask), ..plan },
@@ -66,7 +71,18 @@ pub(super) fn plan(exchange: &Exchange, purpose: Purpose) -> Plan {
     }
 }
 
-/// The part that the client wants, in whole segments; `None` if it wants the whole. Who asks for the head alone wants none
+/// What of a client's request says which part it wants.
+fn asked(request: &Fields) -> Box<Fields> {
+    let mut asked = Box::new(Fields::new());
+    for name in [Known::Range, Known::IfRange] {
+        for value in request.all_known(name) {
+            asked.push_known(name, value);
+        }
+    }
+    asked
+}
+
+/// The part that the client wants, in whole segments (a short tail as it is, where that may be kept by itself); `None` if it wants the whole. Who asks for the head alone wants none
 /// of the body; a part of it tells how long it is.
 fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
     let settings = &exchange.current.settings;
@@ -92,7 +108,8 @@ fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
     if more.is_some() || exchange.request.method != b"GET" {
         return None;
     }
-    Ask::of(value, segment, min)
+    let tail = if exchange.rfc { Ask::tail(value, lone::TAIL_MAX) } else { None };
+    tail.or_else(|| Ask::of(value, segment, min))
 }
 
 /// The request for bytes `first..=last` of what `layout` describes.
@@ -132,7 +149,7 @@ pub(super) fn set_range(fetch: &mut Fetch) {
 
 /// Judges an answer to a fetch that asked for a part. False if something else is to be asked for, with [`again`].
 pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
-    fetch.part = None;
+    (fetch.part, fetch.is_lone) = (None, false);
     if fetch.response.status == 200 {
         note_whole(fetch, answer);
         if is_large(fetch, answer) {
@@ -170,9 +187,13 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
             ResponseFraming::Chunked | ResponseFraming::UntilClose => !part.is_whole(),
             ResponseFraming::None => false,
         };
-        fits && (part.is_whole() || part.total >= min && validator.is_some())
+        fits && (part.is_whole() || part.total >= min && validator.is_some() && !is_short_tail(fetch, ask))
     });
     let Some(part) = usable else {
+        if stands_alone(fetch, answer, ask) {
+            fetch.is_lone = true;
+            return true;
+        }
         fetch.plan.ask = None;
         return false;
     };
@@ -180,6 +201,24 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     fetch.part = (!part.is_whole()).then_some(part);
     show_whole(fetch, part);
     true
+}
+
+/// Whether a tail was asked for that is kept by itself.
+fn is_short_tail(fetch: &Fetch, ask: Ask) -> bool {
+    fetch.plan.range.is_some() && matches!(ask, Ask::Last(count) if count <= lone::TAIL_MAX)
+}
+
+/// Whether a 206 that cannot be joined with others is kept by itself: it has what the client wants, and there is nothing
+/// better that it would take the place of.
+fn stands_alone(fetch: &Fetch, answer: &Answer, ask: Ask) -> bool {
+    let (Some(range), ResponseFraming::Length(length)) = (&fetch.plan.range, answer.framing) else {
+        return false;
+    };
+    let fields = &fetch.response.fields;
+    fetch.response.status == 206
+        && fetch.stale.is_none()
+        && (is_short_tail(fetch, ask) || strong_validator(fields).is_none())
+        && Lone::of(fields, length).is_some_and(|lone| lone.answer(range).is_some())
 }
 
 /// Whether this answer, which is the whole, is so large that a part is better asked for in its place.

@@ -37,8 +37,10 @@ pub struct Query<'request> {
     pub insistent: Option<&'request Arc<Insistent>>,
     /// What stood there when the request began to wait, once it does.
     pub waited: Option<Waited>,
-    /// Whether an object's variant fits the request.
-    pub fits: &'request dyn Fn(&[u8]) -> bool,
+    /// Whether the request fits an object's variant.
+    pub fits: &'request dyn Fn(&Object) -> bool,
+    /// Of an object of status 206 that is kept as a part by itself: whether it has what the request wants. `None` of others.
+    pub part: &'request dyn Fn(&Object) -> Option<bool>,
     /// The variant this request would make of an object that varies like this one.
     pub predict: &'request dyn Fn(&Object) -> Vec<u8>,
     /// Whether a ban has killed an object.
@@ -97,6 +99,8 @@ pub enum Judged {
     Dead,
     /// It is for requests with other fields.
     OtherVariant,
+    /// It is a part that is kept by itself, and not the one that is wanted, or stale.
+    OtherPart,
     /// A ban has hit it.
     Banned,
     /// It is fresh.
@@ -150,9 +154,10 @@ impl Choice {
         let weight = |why: Reason| match why {
             Reason::Absent => 0,
             Reason::Variant => 1,
-            Reason::Banned => 2,
-            Reason::Expired => 3,
-            _ => 4,
+            Reason::OtherPart => 2,
+            Reason::Banned => 3,
+            Reason::Expired => 4,
+            _ => 5,
         };
         if weight(why) > weight(self.why) {
             self.why = why;
@@ -192,6 +197,7 @@ fn choose(variants: &[Arc<Object>], query: &Query<'_>, banned: &mut dyn FnMut(&A
         match judged {
             Judged::Dead => {}
             Judged::OtherVariant => choice.because(Reason::Variant),
+            Judged::OtherPart => choice.because(Reason::OtherPart),
             Judged::Banned => {
                 banned(object);
                 choice.because(Reason::Banned);
@@ -222,7 +228,7 @@ fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
     if object.state() == State::Failed || object.is_gone() {
         return Judged::Dead;
     }
-    if !object.variant().is_empty() && !(query.fits)(object.variant()) {
+    if !object.variant().is_empty() && !(query.fits)(object) {
         return Judged::OtherVariant;
     }
     if (query.banned)(object) {
@@ -230,6 +236,9 @@ fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
     }
     let marker = object.flags();
     let fresh = object.origin_time() + ttl_for(object, query.ttl_max) > query.arrival;
+    if object.status() == 206 && (query.part)(object).is_some_and(|has_it| !(has_it && fresh)) {
+        return Judged::OtherPart;
+    }
     match (fresh, marker.has(Flags::HIT_FOR_PASS), marker.has(Flags::HIT_FOR_MISS)) {
         (true, true, _) => Judged::HitForPass,
         (true, false, true) => Judged::HitForMiss,

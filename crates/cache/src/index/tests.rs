@@ -60,14 +60,14 @@ impl Bench {
     }
 
     fn look(&self, key: Key, now: f64, wants: &[u8], waiter: Option<(u64, &Waker)>) -> Found {
-        let (fits, predict) = (|variant: &[u8]| variant == wants, |_: &Object| wants.to_vec());
+        let (fits, predict) = (|object: &Object| object.variant() == wants, |_: &Object| wants.to_vec());
         self.look_twice(&plain(key, now, &fits, &predict), waiter)
     }
 
     /// As a request by the RFCs, that makes `suits` of every object and waits over `waited` already.
     fn ask(&self, now: f64, suits: Suits, waited: Option<Waited>) -> Found {
         let asks = |_: &Object| suits;
-        let (fits, predict) = (|_: &[u8]| true, |_: &Object| Vec::new());
+        let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
         let query = Query { rfc: true, asks: Some(&asks), waited, ..plain(key(1), now, &fits, &predict) };
         self.look_twice(&query, None)
     }
@@ -103,7 +103,7 @@ impl Bench {
 fn plain<'query>(
     key: Key,
     now: f64,
-    fits: &'query dyn Fn(&[u8]) -> bool,
+    fits: &'query dyn Fn(&Object) -> bool,
     predict: &'query dyn Fn(&Object) -> Vec<u8>,
 ) -> Query<'query> {
     Query {
@@ -119,6 +119,7 @@ fn plain<'query>(
         insistent: None,
         waited: None,
         fits,
+        part: &|_| None,
         predict,
         banned: &|_| false,
     }
@@ -306,7 +307,7 @@ fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
 /// A request that insists on `how`, and on an object that does not do by itself.
 fn insist(bench: &Bench, one: &Option<Arc<Insistent>>, waiter: Option<(u64, &Waker)>) -> Found {
     let asks = |_: &Object| Suits::No(Reason::RequestNoCache);
-    let (fits, predict) = (|_: &[u8]| true, |_: &Object| Vec::new());
+    let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
     let query = Query {
         rfc: true,
         asks: Some(&asks),

@@ -7,6 +7,7 @@ use crate::body::Body;
 use crate::exchange::{Exchange, Outcome, Source, protocol};
 use crate::filter::names::Unknown;
 use crate::index::hot::Known as KnownObject;
+use crate::sparse::lone::Lone;
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -151,8 +152,12 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
         changed(exchange, wanted, wants_part);
     } else if let Source::Stored(known) = &exchange.source {
         let known = Rc::clone(known);
-        let partial =
-            wants_part && wanted.range && exchange.response.status == 200 && range(exchange, &known);
+        let partial = wants_part
+            && match exchange.response.status {
+                200 => wanted.range && range(exchange, &known),
+                206 => part_of_part(exchange, &known),
+                _ => false,
+            };
         if !partial {
             whole(exchange, &known);
         }
@@ -196,7 +201,7 @@ fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
             Ranges::Unsatisfiable => return unsatisfiable(exchange, length),
             Ranges::Parts(parts) if parts.len() == 1 => {
                 let (first, last) = parts[0];
-                single(exchange, length, (first, last));
+                single(exchange, Some(length), (first, last));
                 return filters::cut(exchange, first, last + 1);
             }
             Ranges::Whole | Ranges::Parts(_) => {}
@@ -291,6 +296,18 @@ fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     }
 }
 
+/// Answers the request's range from a part that is kept by itself.
+fn part_of_part(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
+    let Some(lone) = Lone::of_object(known).filter(|_| exchange.rfc) else { return false };
+    let Some((first, last)) = lone.answer(&exchange.request.fields) else { return false };
+    if lone.is_all(first, last) {
+        return false;
+    }
+    exchange.body = Body::object(known, lone.place(first), lone.place(last) + 1);
+    single(exchange, lone.total(), (first, last));
+    true
+}
+
 fn status(exchange: &mut Exchange, status: u16) {
     let reason = standard_reason(status).as_bytes();
     exchange.response.set_status(status, reason);
@@ -312,7 +329,7 @@ fn unsatisfiable(exchange: &mut Exchange, length: u64) {
 fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts: Vec<(u64, u64)>) {
     if let [(first, last)] = *parts.as_slice() {
         exchange.body = sparse::body(exchange, known, first, last + 1);
-        return single(exchange, length, (first, last));
+        return single(exchange, Some(length), (first, last));
     }
     status(exchange, 206);
     let kind = exchange.response.fields.get_known(Known::ContentType).map(<[u8]>::to_vec);
@@ -326,10 +343,10 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
     exchange.body = sparse::parts(exchange, known, frame);
 }
 
-/// The head of one part.
-fn single(exchange: &mut Exchange, length: u64, (first, last): (u64, u64)) {
+/// The head of one part of a whole of `length` bytes, if that is known.
+fn single(exchange: &mut Exchange, length: Option<u64>, (first, last): (u64, u64)) {
     let mut value = Vec::with_capacity(48);
-    wire::range::content_range((first, last), Some(length), &mut value);
+    wire::range::content_range((first, last), length, &mut value);
     exchange.response.fields.set_known(Known::ContentRange, &value);
     exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
     status(exchange, 206);

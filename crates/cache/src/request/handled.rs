@@ -55,6 +55,7 @@ impl Handled {
         self.forward = Some(match missed {
             Reason::Absent | Reason::Banned => Forward::UriMiss,
             Reason::Variant => Forward::VaryMiss,
+            Reason::OtherPart => Forward::Partial,
             Reason::Expired => Forward::Stale,
             Reason::RequestNoCache | Reason::RequestMaxAge | Reason::MinFresh | Reason::Precondition => {
                 Forward::Request

@@ -7,6 +7,7 @@ use crate::exchange::Exchange;
 use crate::index::insist::Insistent;
 use crate::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
 use crate::reason::{Kind, Reason};
+use crate::sparse::lone::Lone;
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
@@ -54,18 +55,41 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         || known.state() == State::Failed
         || known.is_shaded()
         || known.ban() < exchange.local.shared.bans.newest()
-        || !(known.variant().is_empty() || fits(exchange, known.variant()))
+        || !(known.variant().is_empty() || fits(exchange, &known))
+        || known.status() == 206 && has_part(exchange, &known) == Some(false)
     {
         return None;
     }
     Some(Step::Hit(known, None, Freshness::Fresh))
 }
 
-fn fits(exchange: &Exchange, variant: &[u8]) -> bool {
-    let request = &exchange.request.fields;
+fn fits(exchange: &Exchange, object: &Object) -> bool {
+    let (variant, request) = (object.variant(), &exchange.request.fields);
     exchange.ignore_vary
         || rules::vary::matches(variant, request)
-        || exchange.rfc && rules::vary::matches_normalised(variant, request)
+        || exchange.rfc && fits_by_meaning(object, request)
+}
+
+fn fits_by_meaning(object: &Object, request: &Fields) -> bool {
+    let mut fields = Fields::new();
+    if request.has_known(Known::AcceptLanguage) {
+        crate::head::load(object.head(), &mut fields);
+    }
+    let mut languages = fields.all_known(Known::ContentLanguage);
+    let language = languages.next().filter(|_| languages.next().is_none());
+    rules::vary::matches_normalised(object.variant(), request, language)
+}
+
+/// Whether an object that is kept as a part by itself has what the request wants; `None` of others.
+fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
+    let mut fields = Fields::new();
+    crate::head::load(object.head(), &mut fields);
+    if !fields.has_known(Known::ContentRange) {
+        return None;
+    }
+    let lone = object.length().and_then(|length| Lone::of(&fields, length));
+    let answers = |lone: Lone| lone.answer(&exchange.request.fields).is_some();
+    Some(exchange.rfc && exchange.request.method == b"GET" && lone.is_some_and(answers))
 }
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.
@@ -126,7 +150,8 @@ fn with_query<Answer>(
         asks: demand.is_some().then_some(&suits),
         insistent: exchange.insistent.as_ref(),
         waited,
-        fits: &|variant| fits(exchange, variant),
+        fits: &|object| fits(exchange, object),
+        part: &|object| has_part(exchange, object),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
         banned,
     };

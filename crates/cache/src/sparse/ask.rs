@@ -24,6 +24,16 @@ impl Ask {
         Self::From(0, Some(up(min.max(1), segment) - 1))
     }
 
+    /// A suffix of at most `max` bytes as it is, if `value` is that.
+    pub(crate) fn tail(value: &[u8], max: u64) -> Option<Self> {
+        match wire::range::first_spec(value)? {
+            Spec::Last(count) if 0 < count && count <= max && !value.contains(&b',') => {
+                Some(Self::Last(count))
+            }
+            Spec::Last(_) | Spec::From(..) => None,
+        }
+    }
+
     /// What to ask for to serve a client's Range `value`; `None` if the whole is wanted, or the value is malformed.
     pub(crate) fn of(value: &[u8], segment: u64, min: u64) -> Option<Self> {
         match wire::range::first_spec(value)? {
@@ -96,6 +106,14 @@ mod tests {
         check("bytes=7-18446744073709551615", 0, Some("bytes=0-18446744073709551614"));
         check("bytes=7-99999999999999999999999999", 0, Some("bytes=0-18446744073709551614"));
         check("bytes=-18446744073709551615", 0, Some("bytes=-18446744073709551615"));
+    }
+
+    #[test]
+    fn a_short_tail_is_asked_for_as_it_is() {
+        assert_eq!(Ask::tail(b"bytes=-5", 8), Some(Ask::Last(5)));
+        for range in ["bytes=-9", "bytes=-0", "bytes=5-", "bytes=-5,-6", "x"] {
+            assert_eq!(Ask::tail(range.as_bytes(), 8), None, "{range}");
+        }
     }
 
     #[test]

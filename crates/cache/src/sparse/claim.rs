@@ -48,6 +48,7 @@ pub(crate) fn claim(
         insistent: None,
         waited: None,
         fits: &|_| true,
+        part: &|_| None,
         predict: &|_| Vec::new(),
         banned: &|_| false,
     };

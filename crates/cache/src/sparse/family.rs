@@ -197,6 +197,7 @@ mod tests {
             insistent: None,
             waited: None,
             fits: &|_| true,
+            part: &|_| None,
             predict: &|_| Vec::new(),
             banned: &|_| false,
         };

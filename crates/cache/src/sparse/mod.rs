@@ -28,6 +28,7 @@ pub(crate) mod job;
 pub(crate) mod knows;
 pub(crate) mod lane;
 pub(crate) mod layout;
+pub(crate) mod lone;
 pub(crate) mod reader;
 pub(crate) mod site;
 

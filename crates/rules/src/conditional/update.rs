@@ -62,7 +62,7 @@ pub fn head_agrees(stored: &Fields, length: Option<u64>, head: &Fields) -> bool 
 pub fn update(stored: &Fields, newer: &Fields) -> Fields {
     let mut updated = super::merge_304(stored, newer);
     updated.remove(b"Proxy-Authentication-Info");
-    for name in DIGESTS.iter().filter(|name| newer.has(**name)) {
+    for name in DIGESTS.iter().filter(|name| newer.has(name)) {
         updated.remove(name);
         for value in stored.all(name) {
             updated.push(name, value);

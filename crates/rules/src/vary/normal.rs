@@ -65,6 +65,31 @@ pub(super) fn equal(name: &[u8], one: &[u8], other: &[u8]) -> bool {
     }
 }
 
+/// Whether `language` is what an Accept-Language `list` wants more than anything else. A range that only begins like it
+/// (`de` of `de-AT`) is not looked at.
+///
+/// Source: RFC 9110, section 12.5.4.
+pub(super) fn prefers(list: &[u8], language: &[u8]) -> bool {
+    let mut best: Option<(u32, &[u8])> = None;
+    let mut shared = false;
+    for member in directive::split(list).filter(|member| !member.is_empty()) {
+        let mut parts = member.split(|&byte| byte == b';').map(syntax::trim);
+        let range = parts.next().unwrap_or_default();
+        let weight = match parts.next() {
+            None => Some(1000),
+            Some([b'q' | b'Q', b'=', text @ ..]) => weight(text),
+            Some(_) => None,
+        };
+        let (Some(weight), None) = (weight, parts.next()) else { return false };
+        match best {
+            Some((most, _)) if weight < most => {}
+            Some((most, _)) if weight == most => shared = true,
+            _ => (best, shared) = (Some((weight, range)), false),
+        }
+    }
+    best.is_some_and(|(weight, range)| weight > 0 && !shared && range.eq_ignore_ascii_case(language))
+}
+
 /// The members in one order, each written in one way; `None` if there are too many. With `values` the values of
 /// parameters may have case, as those of media types.
 fn preferences(list: &[u8], values: bool) -> Option<Vec<Vec<u8>>> {
@@ -162,6 +187,24 @@ mod tests {
         check("Accept-Language", "en", "en, de", false);
         check("Accept-Language", "en", "en, en", false);
         check("Accept-Language", "en;q=x", "en", false);
+    }
+
+    #[test]
+    fn rfc9110_12_5_4_the_language_that_is_wanted_most() {
+        let check = |list: &str, language: &str, expected| {
+            assert_eq!(prefers(list.as_bytes(), language.as_bytes()), expected, "{list} {language}");
+        };
+        check("fr;q=0.5, de;q=1.0", "de", true);
+        check("fr;q=0.5, DE", "de", true);
+        check("de", "de", true);
+        check("fr;q=0.5, de;q=0.2", "de", false);
+        check("en, de", "de", false);
+        check("de, de-AT;q=0.9", "de-AT", false);
+        check("*", "de", false);
+        check("de;q=0", "de", false);
+        check("de;q=x", "de", false);
+        check("de;q=1;x", "de", false);
+        check("", "de", false);
     }
 
     #[test]

@@ -65,11 +65,12 @@ fn shown(bytes: &[u8]) -> String {
 /// What an object is to the request, in a word.
 fn word(judged: cache::index::lookup::Judged) -> &'static str {
     use cache::index::lookup::Judged::{
-        Banned, Dead, Fresh, HitForMiss, HitForPass, Lapsed, OtherVariant, Refused, Stale,
+        Banned, Dead, Fresh, HitForMiss, HitForPass, Lapsed, OtherPart, OtherVariant, Refused, Stale,
     };
     match judged {
         Dead => "dead",
         OtherVariant => "other variant",
+        OtherPart => "other part",
         Banned => "banned",
         Fresh => "fresh",
         Refused(_) => "refused",
