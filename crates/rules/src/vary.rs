@@ -295,6 +295,20 @@ mod tests {
     }
 
     #[test]
+    fn rfc9110_12_5_4_a_response_in_the_language_that_is_wanted_most() {
+        let vary = of(&[("Vary", "Accept-Language, Foo")]);
+        let spec = build(&vary, &of(&[("Accept-Language", "en, de"), ("Foo", "1")])).unwrap();
+        let fits = |lines: &[(&str, &str)], language: &str| {
+            matches_normalised(&spec, &of(lines), Some(language.as_bytes()))
+        };
+        let wants_german = ("Accept-Language", "fr;q=0.5, de");
+        assert!(fits(&[wants_german, ("Foo", "1")], "de"));
+        assert!(!fits(&[wants_german, ("Foo", "1")], "en"));
+        assert!(!fits(&[wants_german, ("Foo", "2")], "de"));
+        assert!(!fits(&[("Foo", "1")], "de"));
+    }
+
+    #[test]
     fn an_empty_value_is_not_an_absent_one() {
         let spec = build(&of(&[("Vary", "A")]), &of(&[("A", "")])).unwrap();
         assert!(matches(&spec, &of(&[("a", "")])));
