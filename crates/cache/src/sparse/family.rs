@@ -8,7 +8,8 @@ use super::layout::{Pieces, segment_key, segment_number};
 use crate::index::Key;
 use copal_store as store;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use store::{Flags, Object};
 
 const SHARDS: usize = 64;
@@ -21,7 +22,8 @@ type Name = [u8; 16];
 struct Family {
     base: Key,
     masters: u32,
-    segments: HashSet<u64>,
+    /// Their numbers, and how many objects there are of each: one that takes another's place comes before that has left.
+    segments: HashMap<u64, u32>,
 }
 
 /// All families.
@@ -64,14 +66,14 @@ impl Families {
             let mut shard = self.shard(&name);
             let Some(family) = shard.get_mut(&name) else { return false };
             let number = segment_number(&family.base, object.key());
-            family.segments.insert(number);
+            *family.segments.entry(number).or_default() += 1;
             return true;
         }
         let Some(base) = base_of(object) else { return false };
         let name = name(&base);
         let mut shard = self.shard(&name);
         let family =
-            shard.entry(name).or_insert_with(|| Family { base, masters: 0, segments: HashSet::new() });
+            shard.entry(name).or_insert_with(|| Family { base, masters: 0, segments: HashMap::new() });
         family.masters = family.masters.saturating_add(1);
         true
     }
@@ -83,7 +85,12 @@ impl Families {
             let mut shard = self.shard(&name);
             if let Some(family) = shard.get_mut(&name) {
                 let number = segment_number(&family.base, object.key());
-                family.segments.remove(&number);
+                if let Entry::Occupied(mut count) = family.segments.entry(number) {
+                    *count.get_mut() -= 1;
+                    if *count.get() == 0 {
+                        count.remove();
+                    }
+                }
             }
             return Vec::new();
         }
@@ -98,7 +105,7 @@ impl Families {
         let ended = shard.remove(&name);
         drop(shard);
         ended.map_or_else(Vec::new, |family| {
-            family.segments.iter().map(|number| segment_key(&family.base, *number)).collect()
+            family.segments.keys().map(|number| segment_key(&family.base, *number)).collect()
         })
     }
 }
@@ -238,6 +245,22 @@ mod tests {
         assert!(again.is_gone() && segment.is_gone());
         let new = bench.segment(&other, 2);
         assert!(!new.is_gone());
+    }
+
+    #[test]
+    fn a_segment_in_the_place_of_another_goes_with_the_master_too() {
+        let bench = Bench::new(None);
+        let (master, base) = bench.master(1);
+        let first = bench.segment(&base, 2);
+        let Claim::Mine(busy) = claim_key(&bench.index, segment_key(&base, 2)) else {
+            panic!("always a miss")
+        };
+        let second = bench.object(segment_key(&base, 2), 206, None, b"again");
+        busy.insert(Arc::clone(&second));
+        assert!(first.is_gone() && !second.is_gone());
+        bench.index.unlink(&master);
+        assert!(second.is_gone());
+        assert_eq!(bench.index.key_count(), 0);
     }
 
     #[test]
