@@ -154,7 +154,7 @@ impl Job {
             Err(why) => {
                 self.log(&mut trail, &why);
                 trail.end();
-                End::Failed
+                End::Broken
             }
         };
         self.lane.finish(end);

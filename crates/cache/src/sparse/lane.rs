@@ -25,6 +25,8 @@ pub(crate) enum End {
     Changed,
     /// No answer, or none that is of use.
     Failed,
+    /// The answer broke off.
+    Broken,
 }
 
 /// See the module.

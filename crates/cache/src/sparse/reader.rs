@@ -346,10 +346,11 @@ impl Reader {
         while let Some(lane) = self.lanes.get(place) {
             match lane.poll(number, context) {
                 Offer::Nothing(Some(End::Changed)) => return Err(Stop::Changed),
-                Offer::Nothing(Some(End::Failed)) => {
+                Offer::Nothing(Some(end @ (End::Failed | End::Broken))) => {
                     self.lanes.swap_remove(place);
                     self.failures += 1;
-                    if !self.begun || self.failures > FAILURES_MAX {
+                    let is_hopeless = end == End::Failed && !self.begun;
+                    if is_hopeless || self.failures > FAILURES_MAX {
                         return Err(Stop::Failed);
                     }
                 }
