@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from email.utils import formatdate, parsedate_to_datetime
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from client import Client, fetch  # noqa: E402
@@ -357,6 +358,55 @@ def head_and_gets():
     for thread in threads:
         thread.join()
     expect((sorted(map(str, answers)), origin.count("/g")), (["200", "body", "body", "body"], 2))
+
+
+@case("RFC 9111 4.3.5: HEAD updates or ends an object in pieces, too, and asks for no part of it")
+def head_of_pieces():
+    size = 4 << 20
+
+    def answer(x):
+        fields = {"ETag": f'"{x.origin.tag}"', "Cache-Control": "max-age=1", "Accept-Ranges": "bytes"}
+        wanted = x.request.headers.get("range")
+        if x.request.method == "HEAD":
+            expect(wanted, None, "HEAD asks for all of the head")
+            return x.head(200, {**fields, "Content-Length": size, "Cache-Control": "max-age=60"})
+        if not wanted:
+            return x.reply(b"a" * size, headers=fields)
+        first, last = wanted[6:].split("-")
+        first, last = int(first), min(int(last or size), size - 1)
+        x.reply(b"a" * (last - first + 1), status=206,
+                headers={**fields, "Content-Range": f"bytes {first}-{last}/{size}"})
+    origin = Origin(answer)
+    origin.tag = "a"
+    cache = by_rfc(origin)
+    part = lambda: fetch(cache.port, "/big", headers={"Range": "bytes=3000000-3000099"})
+    expect((part().status, len(part().body), origin.count("/big")), (206, 100, 1))
+    time.sleep(1.2)
+    expect(fetch(cache.port, "/big", "HEAD")["Content-Length"], str(size))
+    expect((len(part().body), origin.count("/big"), origin.last().method), (100, 2, "HEAD"))
+    origin.tag = "b"
+    expect(fetch(cache.port, "/big", "HEAD", headers={"Cache-Control": "no-cache"})["ETag"], '"b"')
+    expect((len(part().body), origin.count("/big"), origin.last().method), (100, 4, "GET"))
+    expect(origin.faults, [])
+
+
+@case("RFC 9111 4.3.4: what is validated each time and unchanged stays as it is, and who asks gets the time of the answer")
+def unchanged():
+    start = int(time.time()) - 60
+
+    def answer(x):
+        fields = {"ETag": '"a"', "Cache-Control": "no-cache", "Date": formatdate(start + x.number, usegmt=True),
+                  **({"X-New": "1"} if x.number == 3 else {})}
+        if x.number:
+            return x.head(304, fields)
+        x.reply("body", headers=fields)
+    origin = Origin(answer)
+    cache = by_rfc(origin)
+    answers = [fetch(cache.port, "/u") for _ in range(5)]
+    expect([(parsedate_to_datetime(one["Date"]).timestamp() - start, one.text, one["X-New"]) for one in answers],
+           [(0, "body", None), (1, "body", None), (2, "body", None), (3, "body", "1"), (4, "body", "1")])
+    expect(cache.counter("fetch_304"), 4)
+    expect([one["X-Varnish"].split()[1:] for one in answers[1:]], [[], [], [], []], "each was asked about")
 
 
 # ---- invalidation (RFC 9111, section 4.4)

@@ -212,7 +212,7 @@ pub struct Exchange {
     pub(crate) insistent: Option<Arc<Insistent>>,
     /// What became of it, for `Cache-Status`.
     pub(crate) handled: Handled,
-    /// Fields of the answer it caused to be fetched, which are not stored with that.
+    /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
     pub(crate) own_fields: Option<Fields>,
     /// The marker found in this pass through lookup, as the variable that tells of it.
     pub(crate) marker: Option<vcl::variables::Var>,

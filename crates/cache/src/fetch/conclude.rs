@@ -1,7 +1,7 @@
 //! From an accepted answer to an object in a store, or to a response for one client.
 
 use super::filters::Filters;
-use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part};
+use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part, update};
 use crate::body::{Body, Passing, Relay};
 use crate::index::busy::Admit;
 use crate::index::hot::Known;
@@ -70,6 +70,14 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         return private(fetch, answer, Vec::new(), filters).await;
     };
     leave_out(fetch);
+    if update::is_unchanged(fetch, &variant)
+        && let Some(object) = refresh(fetch)
+    {
+        if let Some(date) = fetch.response.fields.get_known(Field::Date) {
+            fetch.for_asker.push_known(Field::Date, date);
+        }
+        return Step::Done(Fetched::Stored(object));
+    }
     if fetch.was_304 {
         return fill::from_stale(fetch, &variant).await;
     }

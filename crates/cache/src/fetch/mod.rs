@@ -469,6 +469,7 @@ impl Fetch {
     /// Has the origin asked by HEAD whether `stale` is still good: the answer updates that, or ends it.
     pub(crate) fn ask_head(&mut self, stale: Arc<Object>) {
         self.stale = Some(Rc::new(Known::new(stale)));
+        self.plan = part::Plan::default();
         for request in [&mut self.request, &mut self.original] {
             request.method.clear();
             request.method.extend_from_slice(b"HEAD");

@@ -115,6 +115,31 @@ fn merge(fetch: &mut Fetch, stored: &Known) -> Fields {
     newer
 }
 
+/// Whether what was confirmed can stay as it is: it is validated before each use, so nobody reads the time in its Date but
+/// who asked, and all else is unchanged. Then its body need not be copied for each who asks.
+pub(super) fn is_unchanged(fetch: &Fetch, variant: &[u8]) -> bool {
+    let Some(stored) = fetch.stale.as_deref() else { return false };
+    fetch.rfc
+        && fetch.was_304
+        && !fetch.by_other
+        && fetch.ttl <= 0.0
+        && fetch.grace <= 0.0
+        && stored.variant() == variant
+        && stored.status() == fetch.response.status
+        && alike(stored.fields(), &fetch.response.fields)
+}
+
+/// Whether two heads have the same fields but for Date and the length of the body.
+fn alike(one: &Fields, other: &Fields) -> bool {
+    let counts = |known: Option<Field>| !matches!(known, Some(Field::Date | Field::ContentLength));
+    let count = |fields: &Fields| fields.iter().filter(|field| counts(field.known)).count();
+    count(one) == count(other)
+        && one
+            .iter()
+            .filter(|field| counts(field.known))
+            .all(|field| one.all(field.name).eq(other.all(field.name)))
+}
+
 /// Whether `object` is a response 200, with a head that an answer can update.
 pub(crate) fn is_response(object: &Object) -> bool {
     object.status() == 200
@@ -123,7 +148,7 @@ pub(crate) fn is_response(object: &Object) -> bool {
         && object.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) == 0
 }
 
-/// Of `objects`, those whose strong tags the origin may be asked about for a request that none of them fits; `stale` is the
+/// Of `objects`, the likeliest first, those whose strong tags the origin may be asked about for a request that none of them fits; `stale` is the
 /// one that does, if there is one.
 pub(crate) fn others(objects: Vec<Arc<Object>>, stale: Option<&Known>) -> Vec<Rc<Known>> {
     // Dates of one variant say nothing about another, and a tag would hide them.
@@ -137,8 +162,7 @@ pub(crate) fn others(objects: Vec<Arc<Object>>, stale: Option<&Known>) -> Vec<Rc
             && !object.is_gone()
             && stale.is_none_or(|stale| !Arc::ptr_eq(stale.object(), object))
     };
-    // The newest are the likeliest.
-    let known = objects.into_iter().rev().filter(of_use).map(|object| Rc::new(Known::new(object)));
+    let known = objects.into_iter().filter(of_use).map(|object| Rc::new(Known::new(object)));
     let mut others: Vec<Rc<Known>> = Vec::new();
     for one in known.filter(|known| strong_tag(known).is_some()) {
         if others.len() < OTHERS_MAX && others.iter().all(|other| strong_tag(other) != strong_tag(&one)) {

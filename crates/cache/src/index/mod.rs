@@ -219,6 +219,11 @@ impl Index {
         self.shard(key).objects(key)
     }
 
+    /// The `most` newest objects under `key`, the newest first.
+    pub(crate) fn newest(&self, key: &Key, most: usize) -> Vec<Arc<Object>> {
+        self.shard(key).variants(key).iter().rev().take(most).cloned().collect()
+    }
+
     /// Shows every object of shard `number` to `wanted` and returns those it wants, and how many there are; `None` beyond
     /// the last shard. Objects are only looked at: counting a reference on each would take its memory away from the
     /// cores that serve it.

@@ -92,6 +92,9 @@ fn prepare(exchange: &mut Exchange) {
     exchange.response.version = Version::Http11;
     let fields = &mut exchange.response.fields;
     if let Some(own) = exchange.own_fields.take() {
+        if own.has_known(Known::Date) {
+            fields.remove_known(Known::Date);
+        }
         for field in own.iter() {
             fields.push(field.name, field.value);
         }

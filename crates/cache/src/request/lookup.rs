@@ -166,13 +166,16 @@ fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {
     shared.bans.hits(object, (exchange.request.target.as_slice(), &exchange.request.fields))
 }
 
-/// What is stored under the request's key and may be asked about, whether it fits or not; nothing for who distrusts what is
-/// stored.
+/// The most variants that are looked at to be asked about.
+const LOOKED_AT: usize = 32;
+
+/// What is stored under the request's key and may be asked about, whether it fits or not, the newest first; nothing for who
+/// distrusts what is stored.
 pub(super) fn usable(exchange: &Exchange) -> Vec<Arc<Object>> {
     if exchange.always_miss || exchange.demand.is_some_and(|demand| demand.reload) {
         return Vec::new();
     }
-    let mut objects = exchange.local.shared.index.objects(&exchange.key);
+    let mut objects = exchange.local.shared.index.newest(&exchange.key, LOOKED_AT);
     objects.retain(|object| !is_banned(exchange, object));
     objects
 }
