@@ -55,6 +55,13 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         // What does not parse is refused when the parameter is set.
         targeted_fields: Arc::new(Names::parse(&parameters.targeted_fields).unwrap_or_default()),
         cache_status: cache::settings::CacheStatus::of(&parameters.cache_status),
+        default_stale_if_error: parameters.default_stale_if_error,
+        stale_if_error_pause: parameters.stale_if_error_pause,
+        proxy_status: parameters.proxy_status,
+        proxy_status_next_hop: parameters.proxy_status_next_hop,
+        squid_error: parameters.squid_error,
+        fetch_elsewhere_max: size(parameters.fetch_elsewhere_max),
+        slow_reader_patience: parameters.slow_reader_patience,
         waiting_list_timeout: parameters.waiting_list_timeout,
         relay_max: size(parameters.relay_max),
         head_max: size(parameters.workspace_client),
@@ -138,6 +145,8 @@ pub(crate) fn origin(parameters: &Parameters) -> origin::Settings {
         idle_timeout: parameters.backend_idle_timeout,
         local_error_holddown: parameters.backend_local_error_holddown,
         remote_error_holddown: parameters.backend_remote_error_holddown,
+        fetch_time_max: parameters.fetch_time_max,
+        fetch_bytes_max: parameters.fetch_bytes_max,
         limits: wire::h1::Limits {
             head_bytes: size(parameters.http_resp_size),
             line_bytes: size(parameters.http_resp_hdr_len),

@@ -9,6 +9,7 @@ use crate::filter::{Chain, Pace, STEP};
 use crate::index::hot::Known;
 use crate::parts::Parts;
 use crate::sparse::Reader;
+use crate::trouble::Trouble;
 use bytes::Bytes;
 use copal_observe::{Records, Tag};
 use copal_origin as origin;
@@ -331,6 +332,8 @@ async fn read(
         }
         Err(error) => {
             trail.records.fmt(Tag::FetchError, format_args!("{error}"));
+            trail.count_bound(&error);
+            trail.blame(Trouble::of_origin(&error));
             trail.closed(error.close_reason());
             trail.local.counters.fetch_failed.inc();
             *slot = None;

@@ -30,6 +30,7 @@ use crate::session::Session;
 use crate::sparse::Reader;
 use crate::sparse::lane::Link;
 use crate::top::Top;
+use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
 use copal_base as base;
@@ -214,6 +215,8 @@ pub struct Exchange {
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
     pub(crate) own_fields: Option<Fields>,
+    /// Why there is no answer of the origin's, or a stale one in its place.
+    pub(crate) trouble: Option<Arc<Trouble>>,
     /// The marker found in this pass through lookup, as the variable that tells of it.
     pub(crate) marker: Option<vcl::variables::Var>,
     /// `req.esi`: whether includes are processed, in VCL 4.0.
@@ -296,6 +299,7 @@ impl Exchange {
             insistent: None,
             handled: Handled::default(),
             own_fields: None,
+            trouble: None,
             marker: None,
             esi: true,
             esi_level: 0,
@@ -427,6 +431,7 @@ impl Exchange {
         self.insistent = None;
         self.handled = Handled::default();
         self.own_fields = None;
+        self.trouble = None;
         self.marker = None;
         self.esi = true;
         self.do_esi = None;

@@ -18,6 +18,7 @@ mod include;
 pub mod index;
 pub mod local;
 pub mod marker;
+pub mod outages;
 pub mod parts;
 pub mod reason;
 mod request;
@@ -27,6 +28,7 @@ pub mod shared;
 mod sparse;
 pub mod sweep;
 mod top;
+mod trouble;
 
 pub use body::Body;
 pub use copal_store::State;

@@ -56,6 +56,20 @@ pub struct Settings {
     pub rfc: bool,
     /// What `Cache-Status` says.
     pub cache_status: CacheStatus,
+    /// How long beyond its freshness an object stands in for an origin's error where it does not say.
+    pub default_stale_if_error: Seconds,
+    /// How long the origin is not asked again for an object that stands in for its error.
+    pub stale_if_error_pause: Seconds,
+    /// Whether answers of our own in an origin's place, and stale ones, say why in `Proxy-Status`.
+    pub proxy_status: bool,
+    /// Whether that names the backend, too.
+    pub proxy_status_next_hop: bool,
+    /// Whether answers of our own in an origin's place say why in `X-Squid-Error`.
+    pub squid_error: bool,
+    /// How many further backends a director is asked for when one failed and nothing had been sent to it.
+    pub fetch_elsewhere_max: usize,
+    /// How long a reader of a body that is not stored whole may keep others waiting, for each MiB.
+    pub slow_reader_patience: Seconds,
     /// Wait for a busy object at most this long, then fetch without it.
     pub waiting_list_timeout: Seconds,
     /// `server.identity` (`-i`).
@@ -182,6 +196,13 @@ impl Default for Settings {
             synthetic_max: 1 << 20,
             rfc: false,
             cache_status: CacheStatus::Auto,
+            default_stale_if_error: 0.0,
+            stale_if_error_pause: 5.0,
+            proxy_status: true,
+            proxy_status_next_hop: false,
+            squid_error: false,
+            fetch_elsewhere_max: 1,
+            slow_reader_patience: 5.0,
             waiting_list_timeout: 60.0,
             identity: "copal".to_owned(),
             hostname: "localhost".to_owned(),

@@ -2,6 +2,7 @@
 
 use crate::ban::Bans;
 use crate::index::Index;
+use crate::outages::Outages;
 use crate::settings::Settings;
 use crate::sparse::Ranges;
 use base::clock::Clock;
@@ -52,6 +53,8 @@ pub struct Shared {
     pub pipes: AtomicU64,
     /// Bans; the index has them, too.
     pub bans: Arc<Bans>,
+    /// Stale objects whose origin has just failed.
+    pub outages: Outages,
     /// Transaction numbers.
     pub vxids: Arc<VxidSource>,
     /// Which backends serve ranges.

@@ -258,6 +258,11 @@ counters! {
         segment_bytes: Counter Bytes Info "Segments: bytes from origins";
         sparse_changed: Counter Integer Info "Objects kept in pieces: dropped, the origin has another version";
         invalidated: Counter Integer Info "Objects ended by requests that changed something (rfc)";
+        stale_if_error: Counter Integer Info "Stale objects delivered in place of an error";
+        fetch_elsewhere: Counter Integer Info "Fetches that went to another backend, nothing being sent to the first";
+        fetch_overtime: Counter Integer Info "Backend responses given up: longer than fetch_time_max";
+        fetch_oversize: Counter Integer Info "Backend responses given up: longer than fetch_bytes_max";
+        readers_cut: Counter Integer Info "Clients cut off that kept others waiting";
         log_lost: Counter Integer Diag "Log batches given up because the log lapped their writer";
     }
 }

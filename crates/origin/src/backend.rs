@@ -334,8 +334,8 @@ impl value::Backend for Backend {
         Resolved::Itself
     }
 
-    fn health(&self, _ask: &Ask<'_>) -> value::Health {
-        value::Health { healthy: self.healthy(), changed: self.changed() }
+    fn health(&self, ask: &Ask<'_>) -> value::Health {
+        value::Health { healthy: self.healthy() && !ask.has_tried(self), changed: self.changed() }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -52,6 +52,10 @@ pub enum Error {
     Switching,
     /// The body ended early, by a close or a failure.
     Truncated,
+    /// The answer took longer than is put up with, however busily it came (`fetch_time_max`).
+    Overtime,
+    /// The answer's body is longer than is put up with (`fetch_bytes_max`).
+    Oversize,
 }
 
 /// Whose fault a failure is.
@@ -80,7 +84,7 @@ impl Error {
     /// Whose fault it is.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::HeldDown(_) => Blame::Us,
+            Self::Busy | Self::HeldDown(_) | Self::Overtime | Self::Oversize => Blame::Us,
             Self::Connect { source, .. } if local_fault(source) => Blame::Us,
             Self::Unhealthy
             | Self::Connect { .. }
@@ -100,11 +104,41 @@ impl Error {
         }
     }
 
+    /// Whether it is sure that nothing of the request was sent, so that it may be sent elsewhere whatever it is.
+    pub fn sent_nothing(&self) -> bool {
+        match self {
+            Self::Unhealthy
+            | Self::Busy
+            | Self::HeldDown(_)
+            | Self::Connect { .. }
+            | Self::ConnectTimeout
+            | Self::Tls(_) => true,
+            Self::StaleReuse
+            | Self::Send(_)
+            | Self::SendTimeout
+            | Self::FirstByteTimeout
+            | Self::BetweenBytesTimeout
+            | Self::Closed { .. }
+            | Self::Receive(_)
+            | Self::Malformed(_)
+            | Self::InterimFlood
+            | Self::Switching
+            | Self::Truncated
+            | Self::Overtime
+            | Self::Oversize => false,
+        }
+    }
+
+    /// Whether the connection ended before a byte of an answer came.
+    pub fn unanswered(&self) -> bool {
+        matches!(self, Self::StaleReuse | Self::Closed { begun: false })
+    }
+
     /// Where trying again may help.
     pub fn retry(&self) -> Retry {
         match self {
             Self::StaleReuse => Retry::Same,
-            Self::Switching => Retry::Never,
+            Self::Switching | Self::Overtime | Self::Oversize => Retry::Never,
             Self::Unhealthy
             | Self::Busy
             | Self::HeldDown(_)
@@ -135,7 +169,8 @@ impl Error {
             | Self::Send(_)
             | Self::SendTimeout => "Error transaction",
             Self::StaleReuse | Self::Closed { .. } | Self::Receive(_) => "Received bad req/resp",
-            Self::FirstByteTimeout | Self::BetweenBytesTimeout => "Receive timeout",
+            Self::FirstByteTimeout | Self::BetweenBytesTimeout | Self::Overtime => "Receive timeout",
+            Self::Oversize => "Received bad req/resp",
             Self::Malformed(_) | Self::InterimFlood | Self::Switching => "Received junk data",
             Self::Truncated => "Failure receiving req.body",
         }
@@ -203,6 +238,8 @@ impl fmt::Display for Error {
             Self::InterimFlood => f.write_str("too many interim responses"),
             Self::Switching => f.write_str("unasked switch of protocols"),
             Self::Truncated => f.write_str("straight insufficient bytes"),
+            Self::Overtime => f.write_str("fetch_time_max exceeded"),
+            Self::Oversize => f.write_str("fetch_bytes_max exceeded"),
         }
     }
 }

@@ -23,6 +23,10 @@ pub struct Settings {
     pub local_error_holddown: Seconds,
     /// No new try after a refusal by the other side (`backend_remote_error_holddown`).
     pub remote_error_holddown: Seconds,
+    /// From the request sent to the last byte of its answer (`fetch_time_max`); 0 or less is no bound.
+    pub fetch_time_max: Seconds,
+    /// The longest body of an answer, as it comes, without the framing of chunks (`fetch_bytes_max`); 0 is no bound.
+    pub fetch_bytes_max: u64,
     /// Bounds of response heads (`http_resp_size`, `http_resp_hdr_len`, `http_max_hdr`).
     pub limits: Limits,
     /// Which family's addresses are tried first (`prefer_ipv6`).
@@ -43,6 +47,8 @@ impl Default for Settings {
             idle_timeout: 60.0,
             local_error_holddown: 10.0,
             remote_error_holddown: 0.25,
+            fetch_time_max: 0.0,
+            fetch_bytes_max: 0,
             limits: Limits::default(),
             prefer_ipv6: false,
             idle_max: 256,

@@ -21,6 +21,7 @@ pub mod policy;
 pub mod proxy_status;
 pub mod request;
 pub mod reuse;
+pub mod stale_if_error;
 pub mod storable;
 mod structured;
 pub mod targeted;

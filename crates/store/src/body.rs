@@ -50,6 +50,8 @@ pub(crate) struct Reader {
     pub(crate) at: u64,
     /// Set while it waits for bytes.
     pub(crate) waker: Option<Waker>,
+    /// The writer of a window waits for it no longer: what it wants next may have passed.
+    pub(crate) left_behind: bool,
 }
 
 /// What lies beyond the first block, and what only a growing object needs. See the module for who may touch it.
@@ -74,9 +76,9 @@ impl Rest {
         self.extents.iter().map(Extent::size).sum::<u64>() + plan
     }
 
-    /// Where the slowest reader stands; `None` if there is none.
+    /// Where the slowest reader stands that is waited for; `None` if there is none.
     pub(crate) fn slowest(&self) -> Option<u64> {
-        self.readers.iter().flatten().map(|reader| reader.at).min()
+        self.readers.iter().flatten().filter(|reader| !reader.left_behind).map(|reader| reader.at).min()
     }
 
     /// Takes in a reader and returns its ticket.
@@ -86,7 +88,7 @@ impl Rest {
             self.readers.push(None);
             self.readers.len() - 1
         });
-        self.readers[free] = Some(Reader { at, waker: None });
+        self.readers[free] = Some(Reader { at, waker: None, left_behind: false });
         free as u32
     }
 

@@ -153,7 +153,8 @@ impl Fill {
     }
 
     /// From now on only a window of the body is kept, between the slowest reader and the writer. The object is unlinked
-    /// by this; a reader that comes when the bytes it wants have passed is cut off at once.
+    /// by this; a reader that comes when the bytes it wants have passed is cut off at once. The writer then waits for the
+    /// slowest reader, until it [leaves it behind](Fill::leave_behind).
     pub fn keep_window(&mut self) {
         self.object.begin_window();
         self.windowed = true;
@@ -199,6 +200,23 @@ impl Fill {
         });
         self.space.let_go(passed.iter().map(Extent::size).sum());
         answer.unwrap_or(Poll::Ready(Err(NoReaders)))
+    }
+
+    /// Of several readers of a window, waits no longer for those that are a whole window behind while another has all that
+    /// is there: their cursors answer [`Cut`](crate::cursor::Cut) once they come to what has passed. How many these are; 0
+    /// if nobody is held up.
+    pub fn leave_behind(&mut self) -> usize {
+        let filled = self.filled;
+        let left = self.object.with_rest(|rest| {
+            let waited_for = || rest.readers.iter().flatten().filter(|reader| !reader.left_behind);
+            if !waited_for().any(|reader| reader.at >= filled) {
+                return 0;
+            }
+            let behind = rest.readers.iter_mut().flatten().filter(|reader| !reader.left_behind);
+            let behind = behind.filter(|reader| filled - reader.at.min(filled) >= WINDOW);
+            behind.map(|reader| reader.left_behind = true).count()
+        });
+        left.unwrap_or(0)
     }
 
     /// Bytes of the announced length that are missing.

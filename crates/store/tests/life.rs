@@ -315,6 +315,52 @@ fn a_reader_of_a_range_does_not_hold_the_window_up_when_it_has_all() {
 }
 
 #[test]
+fn of_two_readers_of_a_window_the_slow_one_is_left_behind() {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 5, b"head", None).unwrap();
+    let object = Arc::clone(fill.object());
+    fill.keep_window();
+    let (_, waker) = bell();
+    let mut context = Context::from_waker(&waker);
+    let mut cursors = [Cursor::new(&object, 0, u64::MAX), Cursor::new(&object, 0, u64::MAX)];
+    let write = |fill: &mut copal_store::Fill, context: &mut Context<'_>| {
+        while fill.poll_window(context) == Poll::Ready(Ok(())) {
+            let at = fill.filled();
+            let room = fill.room().unwrap();
+            room.iter_mut().zip(at..).for_each(|(place, at)| *place = byte(5, at));
+            let count = room.len();
+            fill.advance(count);
+        }
+    };
+    let read = |cursor: &mut Cursor| {
+        let mut total = 0;
+        while let Poll::Ready(Ok(Some(count))) = read_some(cursor, &object, &waker, usize::MAX) {
+            total += count;
+        }
+        total as u64
+    };
+    write(&mut fill, &mut context);
+    assert_eq!(fill.leave_behind(), 0, "nobody is held up by anybody");
+    let full = fill.filled();
+    assert_eq!(read(&mut cursors[0]), full);
+    write(&mut fill, &mut context);
+    assert_eq!(fill.filled(), full, "the writer waits for the other");
+    assert_eq!(fill.leave_behind(), 1);
+    assert_eq!(fill.leave_behind(), 0);
+    write(&mut fill, &mut context);
+    assert!(fill.filled() >= 2 * full - (1 << 18), "the writer goes on");
+    assert_eq!(read(&mut cursors[0]), fill.filled() - full);
+    write(&mut fill, &mut context);
+    // What it holds already it may read, and then it learns that the rest has passed.
+    assert!(read(&mut cursors[1]) < full);
+    assert_eq!(read_some(&mut cursors[1], &object, &waker, 1), Poll::Ready(Err(Cut)));
+    cursors[1].close(&object);
+    assert!(read(&mut cursors[0]) > 0);
+    cursors[0].close(&object);
+    assert_eq!(fill.poll_window(&mut context), Poll::Ready(Err(NoReaders)));
+}
+
+#[test]
 fn purged_while_filling_it_goes_on_for_its_readers_only() {
     let (memory, evicted) = engine(Some(1_000_000));
     let mut fill = begin(&memory, 4, b"head", None).unwrap();

@@ -156,6 +156,15 @@ pub struct Ask<'request> {
     pub random: u64,
     /// How many resolutions led here; a chain of more than 32 resolves to none.
     pub depth: u8,
+    /// Backends that have failed this request already: to it they are not healthy. Mostly none.
+    pub tried: &'request [BackendRef],
+}
+
+impl Ask<'_> {
+    /// Whether `backend` has failed this request already.
+    pub fn has_tried(&self, backend: &dyn Backend) -> bool {
+        self.tried.iter().any(|tried| std::ptr::addr_eq(Arc::as_ptr(tried), std::ptr::from_ref(backend)))
+    }
 }
 
 /// Health of a backend or director.

@@ -217,7 +217,7 @@ mod tests {
 
     fn serves(saint: &BackendRef, object: u8, now: Time) -> bool {
         let digest = [object; 32];
-        let ask = Ask { now, digest: Some(&digest), url: b"", random: 0, depth: 0 };
+        let ask = Ask { now, digest: Some(&digest), url: b"", random: 0, depth: 0, tried: &[] };
         let chosen = matches!(saint.resolve(&ask), Resolved::Other(_));
         assert_eq!(saint.health(&ask).healthy, chosen);
         chosen

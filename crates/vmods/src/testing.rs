@@ -207,7 +207,7 @@ pub(crate) fn ask_of<'request>(
     url: &'request [u8],
     seed: u64,
 ) -> Ask<'request> {
-    Ask { now, digest, url, random: crate::directors::mix(seed), depth: 0 }
+    Ask { now, digest, url, random: crate::directors::mix(seed), depth: 0, tried: &[] }
 }
 
 /// A backend whose health a test sets.

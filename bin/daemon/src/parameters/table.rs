@@ -263,8 +263,20 @@ parameters! {
     cache_status: String = "auto".to_owned(), Word(CacheStatus::WORDS), "", [],
         "What Cache-Status (RFC 9211) says in responses: nothing (off), how they came about (on), key and reason, too \
          (detail); auto is on for requests that are answered by the RFCs (rfc, req.rfc), off for others. Copal's own.";
+    default_stale_if_error: f64 = 0.0, Seconds(0.0, None), "seconds", [ObjSticky],
+        "With rfc: how long beyond its freshness an object stands in where its origin fails (RFC 5861), if it does not say. \
+         Objects are kept for as long. Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
+    fetch_bytes_max: u64 = 0, Bytes(0, None), "bytes", [],
+        "The longest body that is taken from a backend; a longer one fails, and its readers are cut. Zero is no limit. \
+         Copal's own.";
+    fetch_elsewhere_max: u64 = 1, Count(0, Some(16)), "backends", [],
+        "How many further backends a director is asked for, for one try of a fetch, when one failed before anything was \
+         sent to it. Copal's own.";
+    fetch_time_max: f64 = 0.0, Seconds(0.0, None), "seconds", [],
+        "The longest time from a request sent to a backend to the end of its response, however busily that comes; one that \
+         takes longer fails, and its readers are cut. Zero is no limit. Copal's own.";
     heuristic_max: f64 = 86_400.0, Seconds(0.0, None), "seconds", [],
         "With rfc: the longest that a response is fresh which does not say so itself; it is a tenth of the time since its \
          Last-Modified. Copal's own.";
@@ -275,6 +287,11 @@ parameters! {
          be asked whether it is still good. Copal's own.";
     negative_max: f64 = 3_600.0, Seconds(0.0, None), "seconds", [],
         "With rfc: the longest that an error (a status of 400 or more) is fresh, whatever it says. Copal's own.";
+    proxy_status: bool = true, Switch, "bool", [],
+        "Whether an answer made here for want of one from a backend says why in Proxy-Status (RFC 9209), as does a stale \
+         object in its place. Copal's own.";
+    proxy_status_next_hop: bool = false, Switch, "bool", [],
+        "Whether Proxy-Status names the backend, as VCL calls it. Copal's own.";
     relay_max: u64 = 16 << 20, Bytes(64 << 10, None), "bytes", [],
         "The most that is collected of a response that is for one client and may not be streamed. Copal's own.";
     rfc: bool = false, Switch, "bool", [],
@@ -285,6 +302,13 @@ parameters! {
          Those that are kept already stay as they are. Copal's own.";
     sparse_min_size: u64 = 1 << 20, Bytes(0, None), "bytes", [],
         "What is smaller than this is fetched and kept whole, whatever part of it is asked for. Copal's own.";
+    slow_reader_patience: f64 = 5.0, Seconds(0.0, None), "seconds", [],
+        "Of a body that outgrew its store and has several readers: how long the slowest may keep the others waiting, for \
+         each MiB, before it is cut off. Zero is for ever. Copal's own.";
+    squid_error: bool = false, Switch, "bool", [],
+        "Whether an answer made here for want of one from a backend says why in X-Squid-Error, in Squid's words. Copal's own.";
+    stale_if_error_pause: f64 = 5.0, Seconds(0.0, Some(3600.0)), "seconds", [],
+        "With rfc: how long an object that stands in for its failed origin is served before that is asked again. Copal's own.";
     synthetic_max: u64 = 1 << 20, Bytes(1 << 10, None), "bytes", [],
         "The longest body that VCL may make. Copal's own.";
     targeted_fields: String = "CDN-Cache-Control".to_owned(), FieldNames, "", [],

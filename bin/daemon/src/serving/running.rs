@@ -88,6 +88,7 @@ impl Running {
             labels: Arc::default(),
             pipes: AtomicU64::new(0),
             bans,
+            outages: cache::outages::Outages::default(),
             vxids: Arc::new(VxidSource::default()),
             ranges: cache::Ranges::default(),
             maker: OnceLock::new(),

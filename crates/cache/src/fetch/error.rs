@@ -1,15 +1,106 @@
-//! `vcl_backend_error`: no answer, or none that VCL takes: an answer of our own in its place.
+//! No answer, or none that VCL takes: a stale object in its place, or `vcl_backend_error`, which makes one of our own.
+//!
+//! Where the RFCs rule (`rfc`), a stale object comes first ([RFC 5861](rules::stale_if_error)): VCL hears nothing of a
+//! failed exchange then. An error that the origin answered with goes through `vcl_backend_response` first, and VCL that
+//! does anything but deliver it has its way.
 
 use super::{Fetch, Fetched, Purpose, Step, conclude};
+use crate::index::hot::Known as KnownObject;
+use crate::outages::Outage;
 use crate::reason::Reason;
+use crate::trouble::Trouble;
 use copal_observe as observe;
+use copal_rules as rules;
+use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use rules::policy::Policy;
+use rules::stale_if_error;
+use std::sync::Arc;
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
 use wire::{Known, Version};
 
+/// There is no usable answer.
+pub(super) async fn no_answer(fetch: &mut Fetch) -> Step {
+    if fetch.trail.trouble.is_none() {
+        fetch.trail.blame(Trouble::internal());
+    }
+    let trouble = fetch.trail.trouble.clone().expect("set above where there was none");
+    if let Some(stale) = stale(fetch, &trouble) {
+        return Step::Done(stale);
+    }
+    match status(fetch, &trouble) {
+        503 => step(fetch, 503, Some(Text::from_static(b"Backend fetch failed"))).await,
+        status => step(fetch, status, None).await,
+    }
+}
+
+/// The status of an answer in the origin's place: Varnish knows one, the RFCs several.
+fn status(fetch: &Fetch, trouble: &Trouble) -> u16 {
+    if !fetch.rfc {
+        return 503;
+    }
+    if fetch.fallback.is_some() && trouble.is_silence() {
+        // There is something, but it must not be used without the origin's word (RFC 9111, section 5.2.2.2).
+        return 504;
+    }
+    trouble.status()
+}
+
+/// What stands in for the answer that VCL would deliver, if that is an error of the origin's.
+pub(super) fn in_place(fetch: &mut Fetch) -> Option<Fetched> {
+    if fetch.fallback.is_none() || fetch.was_304 || !stale_if_error::is_error(fetch.response.status) {
+        return None;
+    }
+    let backend = fetch.chosen.as_ref().map(|backend| backend.name());
+    let trouble = Trouble::answered(fetch.response.status, backend);
+    stale(fetch, &Arc::new(trouble))
+}
+
+/// The stale object that may stand in for an answer. Whoever waited for that gets it, too, and the origin has a rest.
+fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
+    let object = fetch.fallback.clone().filter(|_| fetch.rfc)?;
+    if object.is_gone() || object.state() == store::State::Failed {
+        return None;
+    }
+    let settings = &fetch.current.settings;
+    let known = KnownObject::new(Arc::clone(&object));
+    let policy = Policy::of(known.fields(), &settings.targeted_fields);
+    let default = settings.default_stale_if_error;
+    let now = fetch.local.now();
+    // What a request of special wishes found too old may be fresh, or in its grace.
+    let until = |granted: f64| object.origin_time() + object.ttl().max(0.0) + granted.max(object.grace());
+    let for_all = until(stale_if_error::granted(&policy, default));
+    let for_this = stale_if_error::granted_to(&fetch.wish, &policy, default).map(until);
+    let may_stand_in = for_this.is_some_and(|until| now < until);
+    if now < for_all || may_stand_in {
+        let outage = Outage {
+            vxid: object.vxid(),
+            until: now + settings.stale_if_error_pause,
+            stale_until: for_all,
+            may_be_stale: !policy.forbids_stale(),
+            trouble: Arc::clone(trouble),
+        };
+        fetch.local.shared.outages.note(&object, now, outage);
+        conclude::release(fetch);
+    }
+    if !may_stand_in {
+        return None;
+    }
+    fetch.trail.records.fmt(Tag::Error, format_args!("stale-if-error: {} stands in", object.vxid()));
+    if fetch.purpose == Purpose::Background {
+        // Its client has it already.
+        return Some(Fetched::Failed);
+    }
+    if let Some(arrived) = &mut fetch.arrived {
+        arrived.direct = false;
+    }
+    Some(Fetched::Stale(object, Arc::clone(trouble)))
+}
+
+/// `vcl_backend_error`.
 pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -> Step {
     fetch.now = fetch.local.now();
     fetch.local.counters.fetch_failed.inc();
@@ -25,6 +116,9 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     response.fields.clear();
     response.fields.push_known(Known::Date, &wire::date::format(fetch.now));
     response.fields.push_known(Known::Server, fetch.current.settings.identity_product());
+    if let Some(trouble) = &fetch.trail.trouble {
+        trouble.announce(&fetch.current.settings, &mut response.fields);
+    }
     fetch.origin_time = fetch.now;
     (fetch.ttl, fetch.grace, fetch.keep) = (0.0, 0.0, 0.0);
     // Those who wait would each try in turn; for a moment they get this answer instead.

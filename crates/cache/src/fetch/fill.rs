@@ -1,11 +1,16 @@
 //! Storing a body while it arrives, or from the object that a 304 confirmed.
 
 use super::filters::Filters;
+use super::patience::Patience;
 use super::trail::Trail;
 use super::{Answer, Failure, Fetch, Fetched, Step, conclude, part};
 use crate::body::Body;
 use crate::filter::{self, Chain, Pace};
 use crate::index::hot::Known;
+use crate::local::Local;
+use crate::trouble::Trouble;
+use base::Seconds;
+use copal_base as base;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -81,7 +86,7 @@ pub(super) async fn from_origin(
     if streamed {
         conclude::publish(fetch, &fill);
     }
-    let mut job = Job::new(fill, connection, known, first, filters, streamed);
+    let mut job = Job::new(fetch, fill, connection, known, first, filters, streamed);
     if streamed {
         start(fetch, job).await;
         return Step::Done(Fetched::Stored(object));
@@ -103,7 +108,7 @@ pub(super) async fn aside(
     let engine = Arc::clone(fetch.local.shared.stores.transient());
     let fill = conclude::begin_in(fetch, &*engine, b"", None, filters.flags)?;
     let object = Arc::clone(fill.object());
-    let mut job = Job::new(fill, connection, None, first, filters, false);
+    let mut job = Job::new(fetch, fill, connection, None, first, filters, false);
     let is_whole = job.complete(&mut fetch.trail).await;
     // Nobody else finds it; it goes with its reader.
     object.unlink();
@@ -256,6 +261,12 @@ struct Job {
     chain: Chain,
     /// Others may read while it is filled.
     streamed: bool,
+    local: Rc<Local>,
+    patience: Patience,
+    /// `slow_reader_patience`
+    patience_max: Seconds,
+    /// Readers that were too slow for it.
+    left_behind: usize,
 }
 
 /// Why a fill ended early.
@@ -276,7 +287,9 @@ impl From<filter::Failure> for Broken {
 }
 
 impl Job {
+    #[allow(clippy::too_many_arguments)]
     fn new(
+        fetch: &Fetch,
         fill: Fill,
         connection: Connection,
         known: Option<u64>,
@@ -286,7 +299,20 @@ impl Job {
     ) -> Self {
         let received = first.len() as u64;
         let (fill, connection) = (Some(fill), Some(connection));
-        Self { fill, connection, known, received, stored: 0, first, chain: filters.chain, streamed }
+        Self {
+            fill,
+            connection,
+            known,
+            received,
+            stored: 0,
+            first,
+            chain: filters.chain,
+            streamed,
+            local: Rc::clone(&fetch.local),
+            patience: Patience::default(),
+            patience_max: fetch.current.settings.slow_reader_patience,
+            left_behind: 0,
+        }
     }
 
     /// Stores all of it while the fetch waits; false if that failed, which is logged then.
@@ -381,10 +407,10 @@ impl Job {
     }
 
     /// Room for the next bytes.
-    async fn room<'fill>(&self, fill: &'fill mut Fill) -> Result<&'fill mut [u8], Broken> {
+    async fn room<'fill>(&mut self, fill: &'fill mut Fill) -> Result<&'fill mut [u8], Broken> {
         if fill.is_windowed() {
-            let waited = poll_fn(|context| fill.poll_window(context)).await;
-            waited.map_err(|store::fill::NoReaders| Broken::Unwanted)?;
+            let waited = self.patience.wait(fill, self.patience_max, &self.local).await;
+            self.left_behind += waited.map_err(|store::fill::NoReaders| Broken::Unwanted)?;
         }
         if fill.room().is_err() {
             if !self.streamed {
@@ -397,7 +423,7 @@ impl Job {
     }
 
     /// Stores `bytes`.
-    async fn put(&self, fill: &mut Fill, mut bytes: &[u8]) -> Result<(), Broken> {
+    async fn put(&mut self, fill: &mut Fill, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
             let room = self.room(fill).await?;
             let count = room.len().min(bytes.len());
@@ -415,6 +441,9 @@ impl Job {
     fn finish(&mut self, trail: &mut Trail, result: Result<Connection, Broken>) {
         trail.received_body = self.received;
         trail.stored_body = Some(self.stored);
+        if self.left_behind > 0 {
+            trail.records.fmt(Tag::Error, format_args!("{} slow clients left behind", self.left_behind));
+        }
         match result {
             Ok(connection) => trail.release(connection),
             Err(why) => {
@@ -432,6 +461,15 @@ impl Job {
 
 /// Logs why a body has no end, and that its connection is closed.
 fn broken(trail: &mut Trail, why: &Broken) {
+    match why {
+        Broken::Origin(error) => {
+            trail.count_bound(error);
+            trail.blame(Trouble::of_origin(error));
+        }
+        Broken::TooLong => trail.blame(Trouble::bad_answer()),
+        Broken::Filter(_) => trail.blame(Trouble::bad_coding()),
+        Broken::Unwanted | Broken::Full => {}
+    }
     let records = &mut trail.records;
     match why {
         Broken::Origin(error) => records.fmt(Tag::FetchError, format_args!("{error}")),

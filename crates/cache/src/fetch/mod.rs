@@ -4,6 +4,7 @@
 //! backend_fetch > send > (304: merge) > backend_response > conclude: stored | private
 //!      |           |                          |
 //!      |           +> backend_error           +> retry > backend_fetch
+//!      |           +> stale (stale-if-error)  +> stale
 //!      +> backend_error > conclude | retry    +> abandon, fail > failed
 //! ```
 //!
@@ -17,6 +18,7 @@ mod fill;
 pub(crate) mod filters;
 mod host;
 mod part;
+mod patience;
 pub(crate) mod prepare;
 mod response;
 mod send;
@@ -39,6 +41,7 @@ use crate::sparse::ask::Ask;
 use crate::sparse::lane::Link;
 use crate::sparse::layout::{Layout, Validator};
 use crate::sparse::site::Site;
+use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
 use copal_base as base;
@@ -50,6 +53,7 @@ use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Kind, Tag};
+use rules::request::Directives;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -85,6 +89,10 @@ pub(crate) enum Fetched {
     Sparse(Arc<Object>, Link),
     /// A response for the asking client alone.
     Private { head: Box<ResponseHead>, body: Body, private: Private },
+    /// A stale object, which stands in for the origin's error.
+    Stale(Arc<Object>, Arc<Trouble>),
+    /// Nothing, since the origin or the way to it failed and VCL made nothing of that.
+    Lost(Arc<Trouble>),
     /// Nothing: abandoned or failed beyond `vcl_backend_error`.
     Failed,
 }
@@ -94,13 +102,21 @@ enum Step {
     Fetch,
     Send,
     Response(Answer),
+    /// There is no usable answer.
+    Broken,
+    /// VCL wants no answer but `vcl_backend_error`.
     Error(u16, Option<Text>),
     Done(Fetched),
 }
 
 impl Step {
-    /// What `vcl_backend_error` begins with when there is no usable answer; the words are Varnish's.
+    /// There is no usable answer.
     fn failed() -> Self {
+        Self::Broken
+    }
+
+    /// What `vcl_backend_error` begins with when VCL says nothing else; the words are Varnish's.
+    fn error() -> Self {
         Self::Error(503, Some(Text::from_static(b"Backend fetch failed")))
     }
 }
@@ -233,7 +249,13 @@ pub(crate) struct Fetch {
     pub(crate) others: Vec<Rc<Known>>,
     /// What the origin confirmed is one of those, and stays beside what is made of it.
     pub(crate) by_other: bool,
+    /// What the client's request says of that and other matters.
+    pub(crate) wish: Directives,
+    /// What there is for the case that the origin fails.
+    pub(crate) fallback: Option<Arc<Object>>,
     pub(crate) backend: Option<BackendRef>,
+    /// Backends that failed this try before anything was sent to them.
+    pub(crate) tried: Vec<BackendRef>,
     /// The backend that was asked (`beresp.backend`).
     pub(crate) chosen: Option<BackendRef>,
     pub(crate) timeouts: Timeouts,
@@ -328,6 +350,7 @@ impl Fetch {
         fetch.backend = exchange.hint();
         fetch.upload = prepare::upload(exchange, purpose);
         fetch.identity.clone_from(&exchange.identity);
+        fetch.wish = exchange.demand.map_or_else(Directives::default, |demand| demand.directives);
         fetch.authorized = exchange.request.fields.has_known(Field::Authorization);
         fetch.marker = exchange.marker.map(|marker| match marker {
             vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
@@ -386,7 +409,10 @@ impl Fetch {
             stale: None,
             others: Vec::new(),
             by_other: false,
+            wish: Directives::default(),
+            fallback: None,
             backend: None,
+            tried: Vec::new(),
             chosen: None,
             timeouts: Timeouts::default(),
             upload: Upload::None,
@@ -439,6 +465,9 @@ impl Fetch {
     pub(crate) fn set_stale(&mut self, stale: Option<Arc<Object>>) {
         let Some(stale) = stale else { return };
         let of_use = stale.state() != store::State::Failed && !stale.is_windowed();
+        if of_use && self.rfc {
+            self.fallback = Some(Arc::clone(&stale));
+        }
         if of_use && stale.flags().has(store::Flags::VALIDATOR) {
             let stale = Rc::new(Known::new(stale));
             if stale.sparse().is_some() && self.purpose == Purpose::Background {
@@ -455,14 +484,14 @@ impl Fetch {
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         match prepare::step(self).await {
             Step::Send => {}
-            Step::Fetch | Step::Response(_) | Step::Error(..) | Step::Done(_) => return None,
+            Step::Fetch | Step::Response(_) | Step::Broken | Step::Error(..) | Step::Done(_) => return None,
         }
         match send::step(self, &mut NoBody).await {
             Step::Response(answer) => {
                 response::receive(self, answer.framing);
                 Some(answer)
             }
-            Step::Fetch | Step::Send | Step::Error(..) | Step::Done(_) => None,
+            Step::Fetch | Step::Send | Step::Broken | Step::Error(..) | Step::Done(_) => None,
         }
     }
 
@@ -489,7 +518,11 @@ impl Fetch {
                 Step::Fetch => prepare::step(self).await,
                 Step::Send => send::step(self, body).await,
                 Step::Response(answer) => response::step(self, answer).await,
+                Step::Broken => error::no_answer(self).await,
                 Step::Error(status, reason) => error::step(self, status, reason).await,
+                Step::Done(Fetched::Failed) => {
+                    return self.trail.trouble.take().map_or(Fetched::Failed, Fetched::Lost);
+                }
                 Step::Done(fetched) => return fetched,
             };
         }
@@ -525,6 +558,7 @@ impl Fetch {
         self.chosen = None;
         // What VCL said of another answer holds for all tries, as `uncacheable` does.
         self.reason = self.reason.filter(|reason| *reason != Reason::FetchFailed);
+        self.trail.trouble = None;
         self.reset_response();
         self.synthetic.clear();
         Ok(Step::Fetch)

@@ -118,7 +118,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
         }
         Action::Abandon => Step::Done(super::Fetched::Failed),
         Action::Error(Some((status, reason))) => Step::Error(status, reason),
-        Action::Error(None) => Step::failed(),
+        Action::Error(None) => Step::error(),
         _ => Step::Done(super::Fetched::Failed),
     }
 }
@@ -170,6 +170,7 @@ impl Exchange {
             url: &self.request.target,
             random: self.local.random(),
             depth: 0,
+            tried: &[],
         }
     }
 }
@@ -182,6 +183,7 @@ impl Fetch {
             url: &self.request.target,
             random: self.local.random(),
             depth: 0,
+            tried: &self.tried,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
 use super::update::{self, Heard};
-use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, part, send, times};
+use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, error, part, send, times};
 use crate::reason::Reason;
 use crate::request::handled::Arrived;
+use crate::trouble::Trouble;
 use base::units::push_integer;
 use copal_base as base;
 use copal_observe as observe;
@@ -43,6 +44,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
         // What follows the head cannot be told from the next response.
         fetch.trail.records.text(Tag::FetchError, b"204 with a body");
+        fetch.trail.blame(Trouble::bad_answer());
         return Step::failed();
     }
     if !part::judge(fetch, &answer) {
@@ -54,6 +56,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         Heard::New => {}
         Heard::Again => return give_up(fetch, answer, Step::Send),
         Heard::Unexpected => {
+            fetch.trail.blame(Trouble::bad_answer());
             return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         }
         Heard::Confirmed(newer) => {
@@ -87,8 +90,11 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         connection.close_after();
     }
     match action {
-        Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::failed()),
-        Action::Deliver => conclude::step(fetch, answer, None).await,
+        Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::error()),
+        Action::Deliver => match error::in_place(fetch) {
+            Some(stale) => give_up(fetch, answer, Step::Done(stale)),
+            None => conclude::step(fetch, answer, None).await,
+        },
         Action::Pass(duration) => {
             fetch.uncacheable = true;
             let hit_for_pass = duration.unwrap_or(fetch.current.settings.default_ttl);
@@ -100,7 +106,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         Action::Abandon => give_up(fetch, answer, Step::Done(Fetched::Failed)),
         Action::Error(Some((status, reason))) => give_up(fetch, answer, Step::Error(status, reason)),
-        Action::Error(None) => give_up(fetch, answer, Step::failed()),
+        Action::Error(None) => give_up(fetch, answer, Step::error()),
         _ => give_up(fetch, answer, Step::Done(Fetched::Failed)),
     }
 }

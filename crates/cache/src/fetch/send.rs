@@ -3,6 +3,7 @@
 use super::{Answer, Failure, Fetch, Step, Upload, prepare};
 use crate::exchange::RequestBody;
 use crate::session::UNIX_PEER;
+use crate::trouble::Trouble;
 use bytes::Bytes;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -24,31 +25,74 @@ const UPLOAD: usize = 32 << 10;
 
 pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step {
     fetch.now = fetch.local.now();
-    let resolved = fetch.backend.clone().and_then(|backend| vcl::exec::resolve(backend, fetch));
-    let Some(backend) = resolved else {
+    fetch.trail.received_status = None;
+    let Some(mut backend) = resolve(fetch) else {
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
         fetch.local.counters.backend_unhealthy.inc();
         fetch.trail.records.fmt(Tag::FetchError, format_args!("Director {name} returned no backend"));
+        fetch.trail.blame(Trouble::no_backend(&name));
         return gave_up(fetch);
     };
-    fetch.chosen = Some(BackendRef::clone(&backend));
-    match attempt(fetch, body, backend).await {
-        Ok(answer) => Step::Response(answer),
-        Err(error) => {
-            match &error {
-                Failure::Origin(Error::Malformed(reject), _) if is_framing(*reject) => {
-                    fetch.trail.records.text(Tag::Error, b"Body cannot be fetched");
-                }
-                _ => fetch.trail.records.fmt(Tag::FetchError, format_args!("{error}")),
+    loop {
+        fetch.chosen = Some(BackendRef::clone(&backend));
+        let failure = match attempt(fetch, body, BackendRef::clone(&backend)).await {
+            Ok(answer) => {
+                fetch.tried.clear();
+                fetch.trail.received_status = Some(fetch.response.status);
+                return Step::Response(answer);
             }
-            if let Failure::Origin(error, _) = &error {
-                fetch.trail.closed(error.close_reason());
-            } else {
-                fetch.trail.closed("Error transaction");
-            }
-            gave_up(fetch)
+            Err(failure) => failure,
+        };
+        log_failure(fetch, &failure);
+        match elsewhere(fetch, &failure, backend) {
+            Some(other) => backend = other,
+            None => return gave_up(fetch),
         }
     }
+}
+
+/// The backend to ask now, which the request's director chooses if it names one.
+fn resolve(fetch: &mut Fetch) -> Option<BackendRef> {
+    fetch.backend.clone().and_then(|backend| vcl::exec::resolve(backend, fetch))
+}
+
+/// Another backend to ask in the place of the one that `failed`, if nothing is lost by that: nothing of the request had been
+/// sent; or it may be sent twice, has no body that is gone, and its connection ended without a byte of an answer. The one
+/// that failed stays as healthy as it was.
+fn elsewhere(fetch: &mut Fetch, failure: &Failure, failed: BackendRef) -> Option<BackendRef> {
+    let Failure::Origin(error, _) = failure else { return None };
+    let is_safe = error.sent_nothing() || (error.unanswered() && is_idempotent(&fetch.request.method));
+    if !is_safe
+        || fetch.upload == Upload::Spent
+        || fetch.tried.len() >= fetch.current.settings.fetch_elsewhere_max
+    {
+        return None;
+    }
+    fetch.tried.push(failed);
+    let other = resolve(fetch).filter(|other| !fetch.ask_data().has_tried(&**other))?;
+    fetch.local.counters.fetch_elsewhere.inc();
+    Some(other)
+}
+
+/// Whether a request may be sent twice (RFC 9110, section 9.2.2; RFC 4918).
+fn is_idempotent(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"PUT" | b"DELETE" | b"OPTIONS" | b"TRACE" | b"PROPFIND")
+}
+
+fn log_failure(fetch: &mut Fetch, failure: &Failure) {
+    match failure {
+        Failure::Origin(Error::Malformed(reject), _) if is_framing(*reject) => {
+            fetch.trail.records.text(Tag::Error, b"Body cannot be fetched");
+        }
+        _ => fetch.trail.records.fmt(Tag::FetchError, format_args!("{failure}")),
+    }
+    if let Failure::Origin(error, _) = failure {
+        fetch.trail.count_bound(error);
+        fetch.trail.closed(error.close_reason());
+    } else {
+        fetch.trail.closed("Error transaction");
+    }
+    fetch.trail.blame(Trouble::of(failure));
 }
 
 /// Whether a head was refused because it is not clear where its body ends.
@@ -66,6 +110,7 @@ fn is_framing(reject: wire::Reject) -> bool {
 
 /// There is no answer; when that was known.
 fn gave_up(fetch: &mut Fetch) -> Step {
+    fetch.tried.clear();
     let now = fetch.local.now();
     fetch.trail.timestamp("Beresp", now);
     Step::failed()

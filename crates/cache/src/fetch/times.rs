@@ -124,5 +124,11 @@ fn verdict(fetch: &Fetch, method: &[u8]) -> (Verdict, Lifetime) {
     if lifetime.t_origin + lifetime.ttl > fetch.now {
         lifetime.keep = lifetime.keep.max(KEEP_PLAIN.min(settings.keep_validated));
     }
+    if verdict.storable == Storable::Yes && settings.default_stale_if_error > 0.0 {
+        // What may stand in for an error is kept for that.
+        let policy = rules::policy::Policy::of(fields, &settings.targeted_fields);
+        let granted = rules::stale_if_error::granted(&policy, settings.default_stale_if_error);
+        lifetime.keep = lifetime.keep.max(granted - lifetime.grace);
+    }
     (verdict, lifetime)
 }

@@ -2,13 +2,15 @@
 //! whatever task that is.
 
 use crate::local::Local;
+use crate::trouble::Trouble;
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
-use copal_origin::Connection;
+use copal_origin::{Connection, Error};
 use observe::{Records, Tag};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Why a connection is closed whose answer was not wanted, or that the origin will not keep.
 pub(crate) const VCL_CLOSED: &str = "Backend/VCL requested close";
@@ -25,6 +27,10 @@ pub(crate) struct Trail {
     pub(crate) received_body: u64,
     /// Bytes that were stored, where these are not the same.
     pub(crate) stored_body: Option<u64>,
+    /// What failed last.
+    pub(crate) trouble: Option<Arc<Trouble>>,
+    /// The status of the answer whose head came last.
+    pub(crate) received_status: Option<u16>,
     /// The connection in use: its descriptor and its backend's name.
     open: Option<(i32, String)>,
     ended: bool,
@@ -47,6 +53,8 @@ impl Trail {
             received_head: 0,
             received_body: 0,
             stored_body: None,
+            trouble: None,
+            received_status: None,
             open: None,
             ended: false,
         }
@@ -57,6 +65,21 @@ impl Trail {
         let mut left = Self::new(&self.local, self.start);
         left.ended = true;
         std::mem::replace(self, left)
+    }
+
+    /// Notes why there is no usable answer.
+    pub(crate) fn blame(&mut self, mut trouble: Trouble) {
+        trouble.set_received(self.received_status);
+        self.trouble = Some(Arc::new(trouble));
+    }
+
+    /// Counts an answer that was given up at one of our bounds.
+    pub(crate) fn count_bound(&self, error: &Error) {
+        match error {
+            Error::Overtime => self.local.counters.fetch_overtime.inc(),
+            Error::Oversize => self.local.counters.fetch_oversize.inc(),
+            _ => {}
+        }
     }
 
     pub(crate) fn timestamp(&mut self, label: &str, now: Time) {

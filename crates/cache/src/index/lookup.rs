@@ -43,6 +43,8 @@ pub struct Query<'request> {
     pub part: &'request dyn Fn(&Object) -> Option<bool>,
     /// The variant this request would make of an object that varies like this one.
     pub predict: &'request dyn Fn(&Object) -> Vec<u8>,
+    /// Whether a stale object is served without asking its origin, which has just failed; and whether it is in grace.
+    pub excused: &'request dyn Fn(&Object, bool) -> bool,
     /// Whether a ban has killed an object.
     pub banned: &'request dyn Fn(&Arc<Object>) -> bool,
 }
@@ -175,9 +177,9 @@ impl Choice {
     fn serves_stale(&self, query: &Query<'_>) -> Option<Reason> {
         let object = self.stale.as_ref()?;
         match query.suits(object) {
-            Suits::Yes => in_grace(object, query).then_some(Reason::Grace),
+            Suits::Yes if in_grace(object, query) => Some(Reason::Grace),
             Suits::Stale => Some(Reason::MaxStale),
-            Suits::No(_) => None,
+            Suits::Yes | Suits::No(_) => (query.excused)(object, false).then_some(Reason::StaleIfError),
         }
     }
 }
@@ -318,8 +320,10 @@ impl Index {
             None => {}
         }
         let serves = choice.serves_stale(query);
-        if let (Some(Reason::MaxStale), Some(object)) = (serves, &choice.stale) {
-            return Found::Stale(Arc::clone(object), None, Reason::MaxStale);
+        if let (Some(reason), Some(object)) = (serves, &choice.stale)
+            && (reason != Reason::Grace || (query.excused)(object, true))
+        {
+            return Found::Stale(Arc::clone(object), None, reason);
         }
         let predicted = choice.example.as_ref().map_or_else(Vec::new, |object| (query.predict)(object));
         let head = shard.head(&query.key);

@@ -121,6 +121,7 @@ fn plain<'query>(
         fits,
         part: &|_| None,
         predict,
+        excused: &|_, _| false,
         banned: &|_| false,
     }
 }

@@ -120,6 +120,9 @@ fn prepare(exchange: &mut Exchange) {
         fields.remove_known(Known::AcceptRanges);
         fields.push_own(Known::AcceptRanges, b"bytes");
     }
+    if let Some(trouble) = &exchange.trouble {
+        trouble.tell(&exchange.current.settings, fields);
+    }
     exchange.scratch = text;
     if exchange.shows_status() {
         exchange.append_status(age);

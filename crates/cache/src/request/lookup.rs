@@ -17,6 +17,7 @@ use copal_vcl::variables::Var;
 use copal_wire as wire;
 use observe::Tag;
 use rules::cache_status::Forward;
+use rules::request::Directives;
 use std::future::{Future as _, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -152,10 +153,29 @@ fn with_query<Answer>(
         waited,
         fits: &|object| fits(exchange, object),
         part: &|object| has_part(exchange, object),
+        excused: &|object, graceful| exchange.rfc && is_excused(exchange, object, graceful, now),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
         banned,
     };
     act(&query)
+}
+
+/// Whether the origin of a stale object failed a moment ago, so that the object may do without asking it again.
+fn is_excused(exchange: &Exchange, object: &Object, graceful: bool, now: Time) -> bool {
+    let Some(outage) = exchange.local.shared.outages.of(object, now) else { return false };
+    let directives = exchange.demand.map_or_else(Directives::default, |demand| demand.directives);
+    let own = directives.stale_if_error.map(f64::from);
+    if graceful || (now < outage.stale_until && (!directives.no_cache || own.is_some())) {
+        return true;
+    }
+    outage.may_be_stale && own.is_some_and(|own| now < object.origin_time() + object.ttl().max(0.0) + own)
+}
+
+/// Notes what a stale object stands in for, whose origin failed a moment ago.
+fn note_outage(exchange: &mut Exchange, object: &Object) {
+    exchange.local.counters.stale_if_error.inc();
+    let outage = exchange.local.shared.outages.of(object, exchange.now);
+    exchange.trouble = outage.map(|outage| outage.trouble);
 }
 
 fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {
@@ -278,15 +298,17 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
     if let Some(step) = restrained(exchange, &found) {
         return Some(step);
     }
-    let counters = &exchange.local.counters;
     Some(match found {
         Found::Hit(object) => Step::Hit(exchange.local.know(&object, exchange.now), None, Freshness::Fresh),
         Found::Stale(object, busy, reason) => {
             exchange.reason = reason;
+            if reason == Reason::StaleIfError {
+                note_outage(exchange, &object);
+            }
             Step::Hit(exchange.local.know(&object, exchange.now), busy, Freshness::Grace)
         }
         Found::HitForPass(object) => {
-            counters.cache_hitpass.inc();
+            exchange.local.counters.cache_hitpass.inc();
             exchange.marker = Some(Var::ReqIsHitpass);
             exchange.handled.forward(Forward::Bypass);
             exchange.reason = Reason::HitForPass;
@@ -295,7 +317,7 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
             Step::Pass
         }
         Found::HitForMiss(object, busy) => {
-            counters.cache_hitmiss.inc();
+            exchange.local.counters.cache_hitmiss.inc();
             exchange.marker = Some(Var::ReqIsHitmiss);
             exchange.handled.forward(Forward::Miss);
             exchange.reason = Reason::HitForMiss;

@@ -109,6 +109,21 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
             exchange.source = Source::Private(private);
             Step::Deliver
         }
+        fetch::Fetched::Stale(object, trouble) => {
+            exchange.local.counters.stale_if_error.inc();
+            exchange.promised = object.length();
+            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.hit = true;
+            exchange.reason = Reason::StaleIfError;
+            exchange.trouble = Some(trouble);
+            Step::Deliver
+        }
+        fetch::Fetched::Lost(trouble) => {
+            let status = if exchange.rfc { trouble.status() } else { 503 };
+            exchange.trouble = Some(trouble);
+            exchange.reason = Reason::FetchFailed;
+            Step::Synth(status, None)
+        }
         fetch::Fetched::Failed => {
             exchange.reason = Reason::FetchFailed;
             Step::Synth(503, None)

@@ -109,6 +109,7 @@ pub(crate) fn plain(exchange: &Exchange) -> Option<Rc<Known>> {
     let request = &exchange.request;
     let is_plain = exchange.hit
         && !exchange.close
+        && exchange.trouble.is_none()
         && exchange.framing == RequestFraming::None
         && request.version == Version::Http11
         && request.method == b"GET"

@@ -50,6 +50,9 @@ fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>) {
     let mut vxid = Vec::with_capacity(10);
     copal_base::units::push_integer(&mut vxid, u64::from(exchange.vxid));
     response.fields.push_known(Known::XVarnish, &vxid);
+    if let Some(trouble) = &exchange.trouble {
+        trouble.announce(&exchange.current.settings, &mut response.fields);
+    }
     exchange.log_response_head();
 }
 

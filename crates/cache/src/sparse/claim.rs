@@ -50,6 +50,7 @@ pub(crate) fn claim(
         fits: &|_| true,
         part: &|_| None,
         predict: &|_| Vec::new(),
+        excused: &|_, _| false,
         banned: &|_| false,
     };
     match index.lookup(&query, waiter) {

@@ -9,8 +9,8 @@ impl Connection {
     /// straight into `target`. No single wait is longer than the between-bytes timeout.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Malformed`] (chunks), [`Error::BetweenBytesTimeout`] or [`Error::Receive`]; what was
-    /// read before is then not to be taken for a whole body.
+    /// [`Error::Truncated`], [`Error::Malformed`] (chunks), [`Error::BetweenBytesTimeout`], [`Error::Receive`],
+    /// [`Error::Overtime`] or [`Error::Oversize`]; what was read before is then not to be taken for a whole body.
     ///
     /// # Panics
     /// If `target` is empty.
@@ -23,9 +23,15 @@ impl Connection {
             Body::Chunked(_) => self.read_chunked(target).await,
             Body::UntilClose => self.read_until_close(target).await,
         };
-        match result {
-            Ok(count) => self.account.traffic.received_body_bytes += count as u64,
-            Err(_) => self.body = Body::Broken,
+        if let Ok(count) = result {
+            self.account.traffic.received_body_bytes += count as u64;
+        }
+        let result = match result {
+            Ok(_) if self.account.traffic.received_body_bytes > self.body_max => Err(Error::Oversize),
+            result => result,
+        };
+        if result.is_err() {
+            self.body = Body::Broken;
         }
         result
     }
@@ -102,8 +108,12 @@ impl Connection {
             }
         }
         self.wait_at_most(self.timeouts.between_bytes);
+        if self.is_overtime() {
+            // It comes, but it never ends.
+            return Err(Error::Overtime);
+        }
         match within(&self.deadline, self.stream.read(target)).await {
-            Err(_) => Err(Error::BetweenBytesTimeout),
+            Err(_) => Err(self.timed_out(Error::BetweenBytesTimeout)),
             Ok(Ok(count)) => Ok(count),
             Ok(Err(error)) if gone(&error) => Err(Error::Truncated),
             Ok(Err(error)) => Err(Error::Receive(error)),

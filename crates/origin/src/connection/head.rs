@@ -44,9 +44,13 @@ impl Connection {
     /// # Errors
     /// [`Error::StaleReuse`] if a kept connection ended without a byte; a timeout; [`Error::Closed`],
     /// [`Error::Receive`]; [`Error::Malformed`] for bad syntax, framing or size; [`Error::InterimFlood`],
-    /// [`Error::Switching`]. The connection is of no further use then.
+    /// [`Error::Switching`]; [`Error::Overtime`], [`Error::Oversize`]. The connection is of no further use then.
     pub async fn next_head(&mut self, method: &[u8], head: &mut ResponseHead) -> Result<Next, Error> {
-        let limits = self.pools.settings().limits;
+        let settings = self.pools.settings();
+        let limits = settings.limits;
+        if self.interim == 0 {
+            self.bound_answer(&settings);
+        }
         self.wait_at_most(self.timeouts.first_byte);
         self.read_one_head(&limits, head).await?;
         match head.status {
@@ -61,6 +65,9 @@ impl Connection {
             _ => {}
         }
         let framing = h1::response_framing(method, head).map_err(Error::Malformed)?;
+        if matches!(framing, ResponseFraming::Length(length) if length > self.body_max) {
+            return Err(Error::Oversize);
+        }
         self.keep &= h1::keep_alive(head.version, &head.fields);
         self.body = match framing {
             ResponseFraming::None | ResponseFraming::Length(0) => Body::Ended,
@@ -104,8 +111,8 @@ impl Connection {
         }
         let begun = !buffer.is_empty();
         match within(&self.deadline, buffer.read_from(&mut self.stream)).await {
-            Err(_) if begun => Err(Error::BetweenBytesTimeout),
-            Err(_) => Err(Error::FirstByteTimeout),
+            Err(_) if begun => Err(self.timed_out(Error::BetweenBytesTimeout)),
+            Err(_) => Err(self.timed_out(Error::FirstByteTimeout)),
             Ok(Ok(0)) => Err(self.ended(begun)),
             Ok(Ok(_)) => {
                 self.wait_at_most(self.timeouts.between_bytes);

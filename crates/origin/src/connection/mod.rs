@@ -11,8 +11,9 @@ mod head;
 mod send;
 
 use crate::backend::{Backend, Slot};
+use crate::error::Error;
 use crate::pool::Pools;
-use crate::settings::Timeouts;
+use crate::settings::{Settings, Timeouts};
 use base::Seconds;
 use copal_base as base;
 use copal_net::{Buffer, Deadline, Endpoint, Idle, Stream};
@@ -21,6 +22,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use head::Next;
 pub use send::Sent;
@@ -92,6 +94,10 @@ pub struct Connection {
     /// The connection may be kept, as far as seen.
     keep: bool,
     interim: u32,
+    /// When the answer must be at its end, if it must; set when its head is read.
+    ends: Option<Instant>,
+    /// How long its body may be.
+    body_max: u64,
 }
 
 impl Connection {
@@ -118,6 +124,8 @@ impl Connection {
             body: Body::Before,
             sent_all: false,
             interim: 0,
+            ends: None,
+            body_max: u64::MAX,
         }
     }
 
@@ -189,9 +197,31 @@ impl Connection {
         pools.put(peer, stream)
     }
 
-    /// Has the deadline pass after `seconds` without progress; 0 or less never.
+    /// Has the deadline pass after `seconds` without progress, 0 or less never; and when the answer must be at its end.
     fn wait_at_most(&self, seconds: Seconds) {
+        if let Some(ends) = self.ends {
+            let left = ends.saturating_duration_since(Instant::now()).as_secs_f64();
+            return self.deadline.set(if seconds > 0.0 { seconds.min(left) } else { left });
+        }
         if seconds > 0.0 { self.deadline.set(seconds) } else { self.deadline.clear() }
+    }
+
+    /// Takes up the bounds of an answer, which is to begin now.
+    fn bound_answer(&mut self, settings: &Settings) {
+        let seconds = settings.fetch_time_max;
+        let span = (seconds > 0.0).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten();
+        self.ends = span.and_then(|span| Instant::now().checked_add(span));
+        self.body_max = if settings.fetch_bytes_max > 0 { settings.fetch_bytes_max } else { u64::MAX };
+    }
+
+    /// Whether the answer takes too long as a whole.
+    fn is_overtime(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
+
+    /// What a wait that was too long comes to.
+    fn timed_out(&self, error: Error) -> Error {
+        if self.is_overtime() { Error::Overtime } else { error }
     }
 
     /// Gives a buffer without unread bytes back to the thread.

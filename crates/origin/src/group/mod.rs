@@ -251,18 +251,19 @@ impl value::Backend for Group {
             return Resolved::None;
         }
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let healthy =
-            || (0..count).map(|step| &members[(first % count + step) % count]).filter(|m| m.healthy());
+        let fit = |member: &&Arc<Backend>| member.healthy() && !ask.has_tried(&***member);
+        let healthy = || (0..count).map(|step| &members[(first % count + step) % count]).filter(fit);
         // One that has just refused connections is passed over while there is another.
         let chosen = healthy().find(|member| !member.is_held(ask.now)).or_else(|| healthy().next());
         chosen.map_or(Resolved::None, |member| Resolved::Other(Arc::clone(member) as value::BackendRef))
     }
 
-    fn health(&self, _: &Ask<'_>) -> Health {
+    fn health(&self, ask: &Ask<'_>) -> Health {
         let members = self.members.read();
         let changed = Time::from_bits(self.changed.load(Ordering::Relaxed));
         let changed = members.iter().map(|member| member.changed()).fold(changed, Time::max);
-        Health { healthy: members.iter().any(|member| member.healthy()), changed }
+        let fit = |member: &Arc<Backend>| member.healthy() && !ask.has_tried(&**member);
+        Health { healthy: members.iter().any(fit), changed }
     }
 
     fn list(&self, _: &Ask<'_>, form: ListForm, out: &mut String) {

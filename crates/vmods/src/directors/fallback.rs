@@ -41,7 +41,8 @@ impl Backend for Fallback {
         let healthy =
             (0..count).map(|step| (first + step) % count).find(|&at| is_healthy(&list[at].backend, ask));
         let Some(at) = healthy else { return Resolved::None };
-        if at != current {
+        // What is chosen for one request that failed elsewhere is no change of course.
+        if at != current && ask.tried.is_empty() {
             self.current.store(at, Ordering::Relaxed);
         }
         Resolved::Other(Arc::clone(&list[at].backend))
