@@ -206,6 +206,7 @@ mod tests {
             fits: &|_| true,
             part: &|_| None,
             predict: &|_| Vec::new(),
+            excused: &|_, _| false,
             banned: &|_| false,
         };
         match index.lookup(&query, None) {
