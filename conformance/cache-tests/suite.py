@@ -46,7 +46,7 @@ def install(where):
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"npm install: {error}") from error
     if done.returncode != 0:
-        raise Unavailable(f"npm install {PACKAGE}@{VERSION}:\n{done.stdout[-800:]}")
+        raise Unavailable(f"npm install {PACKAGE}@{VERSION}:\n{done.stdout[:600]}")
     if not whole(where):
         raise Unavailable(f"npm installed another {PACKAGE} than the {VERSION} we know (its sum differs)")
 
