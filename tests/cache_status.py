@@ -111,6 +111,7 @@ def other_status():
 def kinds():
     cache = cache_of(origin_of(ETag='"a"'), 'sub vcl_recv { if (req.url == "/synth") { return (synth(200)); } }')
     ask(cache)
+    expect(ask(cache, "/other", If_None_Match='"a"')["fwd-status"], "200", "the client gets a 304 of the origin's 200")
     check("hit" in ask(cache, Range="bytes=0-1"), "206")
     check("hit" in ask(cache, If_None_Match='"a"'), "304")
     expect(ask(cache, "/synth"), None)

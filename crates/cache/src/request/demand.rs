@@ -79,9 +79,23 @@ impl Demand {
     /// What the request makes of `object`, which fits it.
     pub(crate) fn suits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut fields = Fields::new();
-        crate::head::load(object.head(), &mut fields);
+        // Else nobody looks at them.
+        if self.has_conditions || self.directives.max_stale.is_some() {
+            crate::head::load(object.head(), &mut fields);
+        }
+        self.suits_with(exchange, object, &fields, now)
+    }
+
+    /// As [`Demand::suits`], where the object's fields are at hand.
+    pub(crate) fn suits_with(
+        &self,
+        exchange: &Exchange,
+        object: &Object,
+        fields: &Fields,
+        now: Time,
+    ) -> Suits {
         if self.has_conditions {
-            let held = Held { status: object.status(), fields: &fields, received: object.origin_time() };
+            let held = Held { status: object.status(), fields, received: object.origin_time() };
             let request = &exchange.request;
             if precondition(&request.method, &request.fields, &held) == Precondition::Failed {
                 return Suits::No(Reason::Precondition);
@@ -92,7 +106,7 @@ impl Demand {
             age: (now - object.origin_time()).max(0.0),
             ttl: ttl_for(object, exchange.ttl_max),
             grace,
-            fields: &fields,
+            fields,
             targets: &exchange.current.settings.targeted_fields,
         };
         match rules::reuse::reuse(&self.directives, &stored) {

@@ -5,6 +5,7 @@
 //!
 //! Source: RFC 9211, section 2.
 
+use super::prepared::BY_RFC;
 use crate::exchange::{Exchange, Source};
 use crate::index::lookup::ttl_for;
 use crate::reason::Reason;
@@ -119,8 +120,9 @@ impl Exchange {
         let handling = match forward {
             None => Handling::Hit,
             Some(why) => {
-                // The status of the answer is that of the response unless said.
-                let other = |status: &u16| *status != self.response.status;
+                // The status of the answer is that of the response unless said; conditions and ranges may yet change it.
+                let may_change = self.request.fields.has_any(BY_RFC);
+                let other = |status: &u16| may_change || *status != self.response.status;
                 let status = arrived.map(|arrived| arrived.status).filter(other);
                 Handling::Forwarded(Forwarded { why, status, stored, collapsed })
             }

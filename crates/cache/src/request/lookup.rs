@@ -27,9 +27,7 @@ use wire::{Fields, Known};
 /// The next step, or `None` if the request must wait for a fetch that runs.
 pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
     note_demand(exchange);
-    if exchange.demand.is_none()
-        && let Some(step) = hot(exchange)
-    {
+    if let Some(step) = hot(exchange) {
         return Some(step);
     }
     let found = search(exchange, exchange.now, None, None);
@@ -58,6 +56,11 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         || known.ban() < exchange.local.shared.bans.newest()
         || !(known.variant().is_empty() || fits(exchange, &known))
         || known.status() == 206 && has_part(exchange, &known) == Some(false)
+    {
+        return None;
+    }
+    if let Some(demand) = exchange.demand
+        && demand.suits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
     {
         return None;
     }

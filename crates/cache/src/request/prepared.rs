@@ -35,7 +35,7 @@ const WORTH: u8 = 3;
 
 /// Fields of requests that may change the response.
 const BY_VARNISH: KnownSet = KnownSet::of(&[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range]);
-const BY_RFC: KnownSet = KnownSet::of(&[
+pub(super) const BY_RFC: KnownSet = KnownSet::of(&[
     Field::IfNoneMatch,
     Field::IfModifiedSince,
     Field::Range,
