@@ -50,6 +50,24 @@ pub const DIFFERENCES: &[Difference] = &[
         section: "RFC 9111, 4.4",
     },
     Difference {
+        what: "methods that are not known",
+        varnish: "piped",
+        rfc: "passed, so that what they change is seen; `CONNECT` is piped",
+        section: "RFC 9111, 4.4",
+    },
+    Difference {
+        what: "a `HEAD` that finds nothing, or what is stale",
+        varnish: "fetched by `GET`",
+        rfc: "sent as it is; without anything stored its answer is for the client alone",
+        section: "RFC 9110, 9.3.2",
+    },
+    Difference {
+        what: "a request that no stored variant fits",
+        varnish: "fetched",
+        rfc: "names the strong tags of up to 8 other variants; a 304 that names one of them saves its body",
+        section: "RFC 9111, 4.1, 4.3",
+    },
+    Difference {
         what: "a `HEAD` that goes to the origin",
         varnish: "leaves what is stored",
         rfc: "updates the stored response it agrees with in `ETag`, `Last-Modified` and length; another is stale",
