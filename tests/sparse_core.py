@@ -30,6 +30,7 @@ class Files:
     def __init__(self, size=SIZE, tag='"v1"', ranges=True, headers=(), pause=None):
         self.body, self.tag, self.ranges = content(size, tag.encode()), tag, ranges
         self.headers, self.pause = dict(headers), pause
+        self.cap = size + 1  # the longest part that it sends
         self.asked, self.sent, self.lock = [], 0, threading.Lock()
         self.statuses = []
         self.origin = Origin(self.answer)
@@ -60,6 +61,7 @@ class Files:
             first, last = int(first), min(int(last) if last else total - 1, total - 1)
         if first >= total:
             return self.say(x, 416, b"", {**headers, "Content-Range": f"bytes */{total}"})
+        last = min(last, first + self.cap - 1)
         headers["Content-Range"] = f"bytes {first}-{last}/{total}"
         return self.say(x, 206, self.body[first:last + 1], headers)
 
@@ -469,6 +471,21 @@ def breaks_off():
     answer = fetch(cache.port, "/f")
     check(answer.complete and answer.body == files.body, "the whole in two streams")
     expect(breaks, [], "it broke")
+
+
+@case("an origin that sends less than it is asked for is asked for the rest; of less than a segment the whole is taken",
+      copal_only="fetches the whole")
+def sends_less():
+    files = Files()
+    cache = cache_of(files)
+    teach(cache, files)
+    files.cap = 2 * SEGMENT + 100
+    part(cache, files, 10 * SEGMENT, 20 * SEGMENT)
+    check(fetch(cache.port, "/f").body == files.body, "the whole in many parts")
+    check(files.statuses.count(200) == 0 and files.sent < 2 * SIZE, f"{files.statuses}")
+    files.cap = SEGMENT - 1
+    part(cache, files, 10 * SEGMENT, 20 * SEGMENT, target="/g")
+    expect(files.statuses[-1], 200)
 
 
 @case("an origin that is down gives 503 before, and a cut after the first byte", copal_only="has the whole")

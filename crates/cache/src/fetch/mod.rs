@@ -18,7 +18,7 @@ mod fill;
 pub(crate) mod filters;
 mod host;
 mod part;
-mod patience;
+pub(crate) mod patience;
 pub(crate) mod prepare;
 mod response;
 mod send;

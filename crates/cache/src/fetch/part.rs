@@ -82,8 +82,8 @@ fn asked(request: &Fields) -> Box<Fields> {
     asked
 }
 
-/// The part that the client wants, in whole segments (a short tail as it is, where that may be kept by itself); `None` if it wants the whole. Who asks for the head alone wants none
-/// of the body; a part of it tells how long it is.
+/// The part that the client wants, in whole segments (a short tail as it is, where that may be kept by itself); `None` if
+/// it wants the whole. Who asks for the head alone wants none of the body; a part of it tells how long it is.
 fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
     let settings = &exchange.current.settings;
     let fields = &exchange.request.fields;
@@ -187,7 +187,8 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
             ResponseFraming::Chunked | ResponseFraming::UntilClose => !part.is_whole(),
             ResponseFraming::None => false,
         };
-        fits && (part.is_whole() || part.total >= min && validator.is_some() && !is_short_tail(fetch, ask))
+        fits && ask.is_met_by(*part, fetch.current.settings.segment_size)
+            && (part.is_whole() || part.total >= min && validator.is_some() && !is_short_tail(fetch, ask))
     });
     let Some(part) = usable else {
         if stands_alone(fetch, answer, ask) {
@@ -336,7 +337,7 @@ pub(super) async fn store(
     let Answer { connection: Some(connection), framing } = answer else { return Err(answer) };
     let begun = begin(fetch, variant, part);
     let Some((master, layout)) = begun else { return Err(Answer { connection: Some(connection), framing }) };
-    let job = Job::first(&fetch.local, &master, layout, part, fetch.vxid);
+    let job = Job::first(fetch, &master, layout, part);
     let link = Link::new(job.lane());
     conclude::log_body(fetch, framing, true);
     conclude::insert(fetch, &master);
@@ -358,7 +359,8 @@ fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Ob
         total: part.total,
         segment: fetch.current.settings.segment_size,
         generation: generation(fetch),
-        stays: fetch.storage_is_set || master.engine() == fetch.local.shared.stores.transient().name(),
+        // Those of a short-lived one do not stay in Transient, which may have no bound.
+        stays: fetch.storage_is_set,
         validator,
     };
     fill.set_plan(layout.to_bytes()).ok()?;

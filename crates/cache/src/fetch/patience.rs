@@ -20,7 +20,7 @@ const STRETCH: u64 = 1 << 20;
 
 /// The waits of one fetch for its readers.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     deadline: Option<Deadline>,
     /// Where the present stretch began.
     since: u64,
@@ -34,7 +34,7 @@ impl Patience {
     ///
     /// # Errors
     /// [`NoReaders`] when nobody reads it any more.
-    pub(super) async fn wait(
+    pub(crate) async fn wait(
         &mut self,
         fill: &mut Fill,
         limit: Seconds,

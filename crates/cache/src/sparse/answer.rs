@@ -57,8 +57,8 @@ pub(crate) fn strong_validator(fields: &Fields) -> Option<Validator> {
 /// What an answer to the request for segments is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// What was asked for.
-    Good,
+    /// What was asked for, or its beginning: up to this byte, included.
+    Good(u64),
     /// Of another version, or the origin has nothing more to do with it: the generation has ended.
     Changed,
     /// Of no use, which says nothing about the version.
@@ -79,7 +79,15 @@ pub(crate) fn judge(layout: &Layout, (first, last): (u64, u64), status: u16, fie
         }
     };
     match Part::of(fields) {
-        Some(part) if same && part == (Part { first, last, total: layout.total }) => Judged::Good,
+        // An origin may send less than was asked for (RFC 9110, section 15.3.7); a segment of it must be whole.
+        Some(part)
+            if same
+                && part.total == layout.total
+                && part.first == first
+                && (part.last == last || part.last < last && part.length() >= layout.segment) =>
+        {
+            Judged::Good(part.last)
+        }
         // The same version, but not the part that was asked for.
         Some(part) if same && part.total == layout.total => Judged::Useless,
         _ => Judged::Changed,
@@ -145,12 +153,17 @@ mod tests {
             assert_eq!(judge(layout, (10, 29), status, &of(lines)), expected, "{status} {lines:?}");
         };
         let range = ("Content-Range", "bytes 10-29/100");
-        check(&tag, 206, &[("ETag", "\"a\""), range], Judged::Good);
+        check(&tag, 206, &[("ETag", "\"a\""), range], Judged::Good(29));
         check(&tag, 206, &[("ETag", "\"b\""), range], Judged::Changed);
         check(&tag, 206, &[("ETag", "W/\"a\""), range], Judged::Changed);
         check(&tag, 206, &[range], Judged::Changed);
         check(&tag, 206, &[("ETag", "\"a\""), ("Content-Range", "bytes 10-29/101")], Judged::Changed);
-        check(&tag, 206, &[("ETag", "\"a\""), ("Content-Range", "bytes 10-19/100")], Judged::Useless);
+        let part = |range| [("ETag", "\"a\""), ("Content-Range", range)];
+        check(&tag, 206, &part("bytes 10-19/100"), Judged::Good(19));
+        check(&tag, 206, &part("bytes 10-20/100"), Judged::Good(20));
+        check(&tag, 206, &part("bytes 10-18/100"), Judged::Useless);
+        check(&tag, 206, &part("bytes 10-30/100"), Judged::Useless);
+        check(&tag, 206, &part("bytes 9-29/100"), Judged::Useless);
         check(&tag, 206, &[("ETag", "\"a\"")], Judged::Changed);
         check(&tag, 200, &[("ETag", "\"a\"")], Judged::Changed);
         check(&tag, 412, &[], Judged::Changed);
@@ -158,7 +171,7 @@ mod tests {
         check(&tag, 404, &[], Judged::Changed);
         check(&tag, 403, &[], Judged::Useless);
         check(&tag, 503, &[], Judged::Useless);
-        check(&date, 206, &[OLD, range], Judged::Good);
+        check(&date, 206, &[OLD, range], Judged::Good(29));
         check(&date, 206, &[NEW, range], Judged::Changed);
         check(&date, 206, &[OLD, ("ETag", "\"a\""), range], Judged::Changed);
         check(&date, 206, &[range], Judged::Changed);

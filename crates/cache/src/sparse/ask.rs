@@ -4,6 +4,7 @@
 //! comes whole in one answer. A suffix takes a segment more than it needs, since it is not known where that begins; so the
 //! segment in which it begins is whole.
 
+use super::answer::Part;
 use base::units::push_integer;
 use copal_base as base;
 use copal_wire as wire;
@@ -48,6 +49,18 @@ impl Ask {
             }
             Spec::Last(0) => None,
             Spec::Last(count) => Some(Self::Last(count.saturating_add(segment - 1).max(min))),
+        }
+    }
+
+    /// Whether `part` has what was asked for, or of a longer one a segment at least: an origin may send less.
+    pub(crate) fn is_met_by(self, part: Part, segment: u64) -> bool {
+        let reaches = part.last + 1 == part.total;
+        match self {
+            Self::From(first, last) => {
+                let is_all = reaches || last.is_some_and(|last| part.last >= last);
+                part.first == first && (is_all || part.length() >= segment)
+            }
+            Self::Last(count) => reaches && part.first <= part.total.saturating_sub(count),
         }
     }
 
@@ -121,6 +134,25 @@ mod tests {
         for range in ["bytes=0-", "bytes=-0", "bytes=9-0", "bytes=", "items=0-5", "bytes=0-5,x", "x", ""] {
             check(range, 0, None);
         }
+    }
+
+    #[test]
+    fn rfc9110_15_3_7_what_meets_it() {
+        let check = |ask: Ask, first, last, expected| {
+            let part = Part { first, last, total: 1000 };
+            assert_eq!(ask.is_met_by(part, 100), expected, "{ask:?} {first}-{last}");
+        };
+        let some = Ask::From(200, Some(499));
+        check(some, 200, 499, true);
+        check(some, 200, 299, true);
+        check(some, 200, 298, false);
+        check(some, 201, 499, false);
+        check(Ask::From(900, Some(1099)), 900, 999, true);
+        check(Ask::From(200, None), 200, 999, true);
+        check(Ask::Last(104), 896, 999, true);
+        check(Ask::Last(104), 900, 999, false);
+        check(Ask::Last(104), 800, 949, false);
+        check(Ask::Last(5000), 0, 999, true);
     }
 
     #[test]

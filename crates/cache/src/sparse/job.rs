@@ -14,9 +14,11 @@ use super::layout::{Layout, Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, ahead};
 use crate::fetch::Fetch;
+use crate::fetch::patience::Patience;
 use crate::fetch::trail::Trail;
 use crate::index::busy::Busy;
 use crate::local::Local;
+use base::Seconds;
 use base::vxid::Vxid;
 use copal_base as base;
 use copal_net as net;
@@ -26,7 +28,6 @@ use copal_store as store;
 use observe::Tag;
 use origin::Connection;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::{Attributes, Creation, Engine, Fill, Flags, Object};
@@ -56,6 +57,9 @@ pub(crate) struct Job {
     /// What follows is for the reader alone.
     private: bool,
     stored: u64,
+    patience: Patience,
+    /// `slow_reader_patience`
+    patience_max: Seconds,
 }
 
 /// Why a job stops before its answer's end.
@@ -70,19 +74,14 @@ enum Stop {
 
 impl Job {
     /// The job that stores `part`, the first answer of a new master.
-    pub(crate) fn first(
-        local: &Rc<Local>,
-        master: &Arc<Object>,
-        layout: Layout,
-        part: Part,
-        vxid: Vxid,
-    ) -> Self {
+    pub(crate) fn first(fetch: &Fetch, master: &Arc<Object>, layout: Layout, part: Part) -> Self {
         let number = part.first.div_ceil(layout.segment);
         let end = part.last + 1;
         let stop = if end == layout.total { layout.count() } else { end / layout.segment };
         let pieces = Rc::new(Pieces { base: layout.base(master.key()), layout });
-        let mut job = Self::new(local, master, pieces, (number, stop.max(number)), vxid);
-        (job.at, job.end) = (part.first, end);
+        let patience = fetch.current.settings.slow_reader_patience;
+        let mut job = Self::new(&fetch.local, master, pieces, (number, stop.max(number)), patience);
+        (job.at, job.end, job.vxid) = (part.first, end, fetch.vxid);
         job.claim_ahead();
         job
     }
@@ -92,7 +91,7 @@ impl Job {
         master: &Arc<Object>,
         pieces: Rc<Pieces>,
         (number, stop): (u64, u64),
-        vxid: Vxid,
+        patience_max: Seconds,
     ) -> Self {
         Self {
             local: Rc::clone(local),
@@ -100,7 +99,7 @@ impl Job {
             ahead: ahead(pieces.layout.segment, &local.shared.stores),
             pieces,
             lane: Lane::new(number, stop),
-            vxid,
+            vxid: 0,
             at: 0,
             end: 0,
             number,
@@ -108,6 +107,8 @@ impl Job {
             claims: VecDeque::new(),
             private: false,
             stored: 0,
+            patience: Patience::default(),
+            patience_max,
         }
     }
 
@@ -133,6 +134,7 @@ impl Job {
 
     fn stop_at(&mut self, number: u64) {
         self.stop = number;
+        self.claims.truncate(usize::try_from(number.saturating_sub(self.number)).unwrap_or(usize::MAX));
         self.lane.shorten(number);
     }
 
@@ -304,7 +306,7 @@ impl Job {
     /// Room for the next bytes.
     async fn room<'fill>(&mut self, fill: &'fill mut Fill) -> Result<&'fill mut [u8], Stop> {
         if fill.is_windowed() {
-            let waited = poll_fn(|context| fill.poll_window(context)).await;
+            let waited = self.patience.wait(fill, self.patience_max, &self.local).await;
             waited.map_err(|store::fill::NoReaders| Stop::Unwanted)?;
         }
         if fill.room().is_err() {
@@ -343,7 +345,8 @@ pub(crate) fn start(
 ) -> (Rc<Lane>, Vxid) {
     let stop = stop.min(number.saturating_add(RUN_MAX));
     let layout = &pieces.layout;
-    let mut job = Job::new(&site.local, master, Rc::clone(pieces), (number, stop), 0);
+    let patience = site.current.settings.slow_reader_patience;
+    let mut job = Job::new(&site.local, master, Rc::clone(pieces), (number, stop), patience);
     job.claims.push_back(busy);
     job.claim_ahead();
     let unclaimed = number + job.claims.len() as u64;
@@ -371,7 +374,11 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
     let span = (job.at, job.end - 1);
     let status = fetch.response.status;
     match (judge(&job.pieces.layout, span, status, &fetch.response.fields), answer.connection) {
-        (Judged::Good, Some(connection)) => {
+        (Judged::Good(last), Some(connection)) => {
+            if last < span.1 {
+                job.end = last + 1;
+                job.stop_at(job.end / job.pieces.layout.segment);
+            }
             let trail = fetch.trail.hand_over();
             drop(fetch);
             job.run(connection, trail).await;
@@ -383,7 +390,7 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
             job.claims.clear();
             job.lane.finish(End::Changed);
         }
-        (Judged::Useless | Judged::Good, _) => {
+        (Judged::Useless | Judged::Good(_), _) => {
             fetch.trail.records.fmt(Tag::FetchError, format_args!("no such part, but status {status}"));
             fetch.local.counters.fetch_failed.inc();
             job.claims.clear();

@@ -210,8 +210,8 @@ impl Reader {
     /// What can be read now, if it lies in a segment that is stored: the segment, and from where to where in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
-        let start = self.pieces.layout.bounds(self.pieces.layout.number(self.at)).0;
-        let end = self.ranges.get(self.range)?.1.min(start + self.pieces.layout.segment);
+        let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
+        let end = self.ranges.get(self.range)?.1.min(end);
         // A window's bytes can be read with its cursor only.
         let is_stored =
             object.state() == State::Stored && !object.is_windowed() && object.filled() >= end - start;
