@@ -154,19 +154,22 @@ def beyond_its_time():
     expect((answer.status, answer["Proxy-Status"]), (504, "edge;error=connection_refused"))
 
 
-@case("default_stale_if_error speaks for responses that do not", copal_only=ONLY)
+@case("default_stale_if_error speaks for responses that do not, where no answer comes", copal_only=ONLY)
 def by_default():
     fickle = Fickle({"Cache-Control": "max-age=60"})
-    cache = by_the_book(fickle.origin, default_stale_if_error=60)
+    cache = by_the_book(fickle.origin, stale_if_error_pause=0)
     fetch(cache.port)
     fickle.mode = "cut"
     expect(stale(cache.port).text, "good")
+    fickle.mode = "503"
+    expect(stale(cache.port).status, 503, "an answer is an answer")
 
 
 @case("a request may ask for it, and one that wants validation does not get it", copal_only=ONLY)
 def by_request():
     fickle = Fickle({"Cache-Control": "max-age=60"})
-    cache = by_the_book(fickle.origin, SHORT + "sub vcl_backend_response { set beresp.keep = 60s; }")
+    cache = by_the_book(fickle.origin, SHORT + "sub vcl_backend_response { set beresp.keep = 60s; }",
+                        default_stale_if_error=0)
     fetch(cache.port)
     fickle.mode = "cut"
     expect(stale(cache.port).status, 504)

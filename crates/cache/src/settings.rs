@@ -196,7 +196,7 @@ impl Default for Settings {
             synthetic_max: 1 << 20,
             rfc: false,
             cache_status: CacheStatus::Auto,
-            default_stale_if_error: 0.0,
+            default_stale_if_error: 600.0,
             stale_if_error_pause: 5.0,
             proxy_status: true,
             proxy_status_next_hop: false,

@@ -158,6 +158,12 @@ pub const DIFFERENCES: &[Difference] = &[
         section: "RFC 5861, 4",
     },
     Difference {
+        what: "an origin that gives no answer",
+        varnish: "503 once grace is over",
+        rfc: "what is stale serves for `default_stale_if_error` (600 s) where it does not say for how long, and nothing forbids it",
+        section: "RFC 9111, 4.2.4",
+    },
+    Difference {
         what: "a stale response with `ETag` or `Last-Modified`",
         varnish: "kept for `default_keep` (0) to be validated",
         rfc: "kept for `keep_validated` (a day), or `default_keep` if that is longer",

@@ -263,9 +263,10 @@ parameters! {
     cache_status: String = "auto".to_owned(), Word(CacheStatus::WORDS), "", [],
         "What Cache-Status (RFC 9211) says in responses: nothing (off), how they came about (on), key and reason, too \
          (detail); auto is on for requests that are answered by the RFCs (rfc, req.rfc), off for others. Copal's own.";
-    default_stale_if_error: f64 = 0.0, Seconds(0.0, None), "seconds", [ObjSticky],
-        "With rfc: how long beyond its freshness an object stands in where its origin fails (RFC 5861), if it does not say. \
-         Objects are kept for as long. Copal's own.";
+    default_stale_if_error: f64 = 600.0, Seconds(0.0, None), "seconds", [ObjSticky],
+        "With rfc: how long beyond its freshness an object stands in where its origin cannot be reached or gives no answer \
+         (RFC 9111, section 4.2.4), if it says nothing itself (stale-if-error, RFC 5861). Objects are kept for as long. \
+         Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
     fetch_bytes_max: u64 = 0, Bytes(0, None), "bytes", [],

@@ -68,7 +68,8 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
     let settings = &fetch.current.settings;
     let known = KnownObject::new(Arc::clone(&object));
     let policy = Policy::of(known.fields(), &settings.targeted_fields);
-    let default = settings.default_stale_if_error;
+    // An error that the origin gives by its own mouth counts as one only where it said so before: it is not out of reach.
+    let default = if trouble.is_silence() { settings.default_stale_if_error } else { 0.0 };
     let now = fetch.local.now();
     // What a request of special wishes found too old may be fresh, or in its grace.
     let until = |granted: f64| object.origin_time() + object.ttl().max(0.0) + granted.max(object.grace());
