@@ -196,3 +196,100 @@ impl Drop for Link {
         Lane::wake(&self.0.job);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+    use store::{Attributes, Creation, Engine, Evictions, Flags, Memory};
+
+    struct Nobody;
+
+    impl Evictions for Nobody {
+        fn evicted(&self, _: &Arc<Object>) {}
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn object() -> Arc<Object> {
+        let attributes = Attributes {
+            origin_time: 0.0,
+            ttl: 1.0,
+            grace: 0.0,
+            keep: 0.0,
+            status: 206,
+            flags: Flags(Flags::SPARSE),
+            ban: 0,
+            vxid: 1,
+        };
+        let memory = Memory::new("s0", None, Arc::new(Nobody));
+        let creation = Creation { key: [0; 32], attributes, variant: b"", head: b"", length: Some(0) };
+        let fill = memory.begin(&creation).expect("there is room");
+        Arc::clone(fill.object())
+    }
+
+    /// `S`: a segment, `L`: later, `N`: nothing, `E`: nothing any more.
+    fn ask(link: &Link, number: u64, waker: &Waker) -> char {
+        match link.poll(number, &Context::from_waker(waker)) {
+            Offer::Segment(_) => 'S',
+            Offer::Later => 'L',
+            Offer::Nothing(None) => 'N',
+            Offer::Nothing(Some(_)) => 'E',
+        }
+    }
+
+    #[test]
+    fn what_is_brought_is_taken_once() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let lane = Lane::new(3, 6);
+        let link = Link::new(&lane);
+        assert_eq!([2, 3, 5, 6].map(|number| ask(&link, number, &waker)), ['N', 'L', 'L', 'N']);
+        lane.push(3, object());
+        assert_eq!(count.0.load(Ordering::Relaxed), 1, "the reader hears of it");
+        assert!(link.covers(3) && link.covers(5) && !link.covers(6));
+        assert_eq!([3, 3, 4].map(|number| ask(&link, number, &waker)), ['S', 'N', 'L']);
+        lane.push(4, object());
+        lane.shorten(5);
+        assert_eq!([5, 4].map(|number| ask(&link, number, &waker)), ['N', 'S']);
+        lane.finish(End::Done);
+        lane.finish(End::Failed);
+        assert!(link.is_over() && !link.runs());
+        assert!(matches!(link.poll(5, &Context::from_waker(&waker)), Offer::Nothing(Some(End::Done))));
+    }
+
+    #[test]
+    fn the_job_waits_for_its_reader_and_hears_when_it_leaves() {
+        let lane = Lane::new(0, 100);
+        let link = Link::new(&lane);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut reached = pin!(lane.reached(7));
+            assert!(reached.as_mut().poll(&mut context).is_pending());
+            lane.push(0, object());
+            link.advance(6);
+            assert!(!link.covers(0), "what was passed is let go");
+            assert!(reached.as_mut().poll(&mut context).is_pending());
+            link.advance(200);
+            assert_eq!(lane.reader_at(), 6, "that is not on this lane");
+            link.advance(7);
+            assert!(reached.as_mut().poll(&mut context).is_ready());
+        }
+        let mut reached = pin!(lane.reached(50));
+        assert!(reached.as_mut().poll(&mut context).is_pending());
+        drop(link);
+        assert!(lane.is_left() && reached.as_mut().poll(&mut context).is_ready());
+        lane.push(7, object());
+        assert!(lane.segments.borrow().is_empty(), "nobody would take it");
+    }
+}
