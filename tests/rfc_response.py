@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """With rfc=on, the side of the origin: what is stored and how, updates by 304 and HEAD, invalidation, interim answers."""
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -496,6 +497,39 @@ def invalidated_in_flight():
         early.join()
         expect(answers, ["version 0"], "who asked before gets what was asked for")
         expect([fetch(cache.port, target).text for _ in range(2)], ["version 2"] * 2, target)
+
+
+@case("RFC 9111 4.4: who has changed something never reads what was before, however many change and read at once")
+def read_your_writes():
+    lock, versions = threading.Lock(), {}
+
+    def answer(x):
+        with lock:
+            if x.request.method == "PUT":
+                versions[x.request.target] = versions.get(x.request.target, 0) + 1
+            version = versions.get(x.request.target, 0)
+        x.reply(str(version), headers={"ETag": f'"{version}"', "Cache-Control": "max-age=60", "Vary": "X-A"})
+    cache = by_rfc(Origin(answer))
+    wrong = []
+
+    def work(seed):
+        chance = random.Random(seed)
+        with Client(cache.port) as client:
+            for _ in range(150):
+                target, headers = f"/{chance.randrange(3)}", {"X-A": str(chance.randrange(2))}
+                least = 0
+                if chance.random() < 0.3:
+                    least = int(client.fetch(target, "PUT", body=b"x").text)
+                read = int(client.fetch(target, "HEAD" if chance.random() < 0.1 else "GET", headers=headers).text or least)
+                if read < least:
+                    wrong.append((target, least, read))
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expect(wrong, [])
+    check(cache.counter("cache_hit") > 100, "some were hits")
 
 
 @case("RFC 9110 9.3.3: the answer to a POST that says it is the resource's, and for how long, serves GETs")
