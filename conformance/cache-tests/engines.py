@@ -18,6 +18,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import daemon  # noqa: E402
 
 START_LIMIT_S = 20
+# Servers are in /usr/sbin, which not every user's PATH has.
+PATH = f"{os.environ['PATH']}:/usr/sbin"
 PR_SET_PDEATHSIG = 1
 
 NGINX = """
@@ -79,7 +81,7 @@ def server(name, command_of, origin):
     port = free_port()
     output = open(os.path.join(folder, "output"), "wb")
     process = subprocess.Popen(command_of(folder, port), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                               cwd=folder, preexec_fn=die_with_us)
+                               cwd=folder, env={**os.environ, "PATH": PATH}, preexec_fn=die_with_us)
     try:
         wait_for(port, process, os.path.join(folder, "output"))
         yield f"http://127.0.0.1:{port}"
