@@ -270,6 +270,16 @@ def drop_in():
     expect(stale(cache.port).status, 503)
 
 
+@case("what an error says of its freshness is believed for negative_max only", copal_only=ONLY)
+def negative():
+    origin = Origin(lambda x: x.reply("none", status=404, headers={"Cache-Control": "max-age=3600"}))
+    cache = by_the_book(origin, "", negative_max=1)
+    for _ in range(3):
+        expect(fetch(cache.port).status, 404)
+    expect(origin.count("/"), 1, "it is kept")
+    eventually(lambda: fetch(cache.port) and origin.count("/") == 2, "another question", 5)
+
+
 # ---- what clients are told
 
 
