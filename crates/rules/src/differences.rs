@@ -164,6 +164,12 @@ pub const DIFFERENCES: &[Difference] = &[
         section: "RFC 9111, 4.2.4",
     },
     Difference {
+        what: "the answer in place of an origin's that did not come",
+        varnish: "503",
+        rfc: "504 for time-outs and where a stored response must not be used, 502 for refused connections and bad answers, else 503",
+        section: "RFC 9110, 15.6; RFC 9209, 2.3",
+    },
+    Difference {
         what: "a stale response with `ETag` or `Last-Modified`",
         varnish: "kept for `default_keep` (0) to be validated",
         rfc: "kept for `keep_validated` (a day), or `default_keep` if that is longer",
