@@ -15,6 +15,9 @@ const PIECE: usize = 16 << 10;
 /// How many bytes of output one step makes that only tests: a small input may expand a thousand times, and others wait.
 const TEST_MAX: usize = 256 << 10;
 
+/// On delivery output waits until there is so much of it, in bytes, or no more comes (varnishd waits for `gzip_buffer`).
+const HOLD_MAX: usize = 4 << 10;
+
 /// For whom a gzip filter works, as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -40,6 +43,9 @@ pub(crate) struct Gunzip {
     tests_only: bool,
     side: Side,
     ended: bool,
+    /// On delivery: output that waits, for a piece of some size, or at the stream's end for the body's: who got the whole of
+    /// it would take it for good, junk or no junk behind it. At most a step's and [`HOLD_MAX`].
+    held: Vec<u8>,
     closed: bool,
 }
 
@@ -68,6 +74,7 @@ impl Gunzip {
             tests_only,
             side,
             ended: false,
+            held: Vec::new(),
             closed: false,
         }
     }
@@ -133,7 +140,7 @@ impl Filter for Gunzip {
         notes: &mut dyn Notes,
     ) -> Result<Took, Failure> {
         let input_limited = if self.tests_only { &input[..input.len().min(STEP)] } else { input };
-        let (mut used, mut is_full) = (0, false);
+        let (start, mut used, mut is_full) = (out.len(), 0, false);
         if !self.ended {
             (used, is_full) = self.expand(input_limited, out, notes)?;
             if let Some(scan) = &mut self.scan {
@@ -145,6 +152,12 @@ impl Filter for Gunzip {
         }
         if self.tests_only {
             out.extend_from_slice(&input[..used]);
+        }
+        if self.side == Side::Deliver {
+            self.held.extend(out.drain(start..));
+            if end || !self.ended && self.held.len() >= HOLD_MAX {
+                out.append(&mut self.held);
+            }
         }
         if end && used == input.len() && !self.ended && !is_full {
             return Err(if self.tests_only { Failure::TestTruncated } else { Failure::Truncated });
@@ -208,6 +221,21 @@ mod tests {
         let invalid = Failure::Invalid("incorrect header check".to_owned());
         check(b"hello hello", &invalid, &invalid);
         check(b"", &Failure::Truncated, &Failure::TestTruncated);
+    }
+
+    #[test]
+    fn on_delivery_the_end_of_a_stream_waits_for_the_end_of_the_body() {
+        let (stream, mut heard) = (gzip(b"bar bar", 6), Heard::default());
+        let mut step = |filter: &mut Gunzip, input: &[u8], end: bool| {
+            let mut out = Vec::new();
+            filter.step(input, end, &mut out, &mut heard).map(|took| (took.bytes, took.done, out))
+        };
+        let mut filter = Gunzip::deliver(false);
+        assert_eq!(step(&mut filter, &stream, false), Ok((stream.len(), false, Vec::new())));
+        assert_eq!(step(&mut filter, b"", true), Ok((0, true, b"bar bar".to_vec())));
+        let mut filter = Gunzip::deliver(false);
+        assert_eq!(step(&mut filter, &stream, false), Ok((stream.len(), false, Vec::new())));
+        assert_eq!(step(&mut filter, b"x", true), Err(Failure::Junk));
     }
 
     #[test]
