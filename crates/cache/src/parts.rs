@@ -36,7 +36,7 @@ const TURN: usize = 2 << 20;
 /// not evicted.
 const HELD_MAX: usize = 64;
 
-/// See there.
+/// See there; also no more than the reader looks ahead, which small stores bound.
 const HELD_BYTES: u64 = 8 << 20;
 
 /// Several parts of one object. See the module.
@@ -278,6 +278,7 @@ fn poll_pieces(
     mut index: usize,
     context: &mut Context<'_>,
 ) -> Poll<Result<bool, Aborted>> {
+    let most = HELD_BYTES.min(reader.sight_bytes());
     let mut segments = 0;
     loop {
         match reader.poll_ready(context) {
@@ -297,7 +298,7 @@ fn poll_pieces(
                 return Poll::Ready(Ok(true));
             }
         }
-        if held.len() >= HELD_MAX || segments >= HELD_BYTES {
+        if held.len() >= HELD_MAX || segments >= most {
             return Poll::Ready(Ok(true));
         }
     }

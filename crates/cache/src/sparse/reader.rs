@@ -218,6 +218,11 @@ impl Reader {
         is_stored.then(|| (Arc::clone(object), cursor.position(), end - start))
     }
 
+    /// How far it looks ahead, in bytes; less than a segment where a store is small.
+    pub(crate) fn sight_bytes(&self) -> u64 {
+        self.ahead.saturating_mul(self.pieces.layout.segment)
+    }
+
     /// Whether the present range was read to its end.
     pub(crate) fn is_range_over(&self) -> bool {
         self.ranges.get(self.range).is_none_or(|range| self.at >= range.1)
