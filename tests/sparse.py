@@ -582,6 +582,26 @@ def larger_than_the_store():
     check(stored_bytes(cache) <= 14 * MIB, f"{stored_bytes(cache)} bytes in a store of 12 MiB")
 
 
+@case("slow vector readers that fill a small store with what they hold: others are served in parts all the same", copal_only=WHOLE)
+def pressed():
+    big = Big(1 << 30)
+    cache, chance = stage(big, store=["malloc,32m"]), random.Random(12)
+    read(big, cache, (5, 10))
+
+    def vector(count):
+        return [(place, place + 10_000) for place in chance.sample(range(0, big.size - 10_000, 10_000), count)]
+    slow = []
+    for _ in range(16):
+        slow.append(Client(cache.port, receive_buffer=4096))
+        slow[-1].request("/o", headers=field(vector(100)))
+    for _ in range(8):
+        read(big, cache, *vector(8))
+    for one in slow:
+        one.reset()
+    check(not any(asked.status == 200 and asked.sent > 16 * MIB for asked in big.requests()), "the whole was never fetched")
+    eventually(lambda: stored_bytes(cache) <= 33 * MIB, "what they held is given back")
+
+
 @case("segments that were evicted are fetched again, one by one", copal_only=WHOLE)
 def eviction():
     big = Big(64 * MIB)

@@ -178,6 +178,35 @@ pub(super) fn begin_in(
     length: Option<u64>,
     coding: u8,
 ) -> Option<Fill> {
+    let begun = try_begin(fetch, engine, variant, length, coding);
+    if begun.is_none() {
+        no_room(fetch, engine);
+    }
+    begun
+}
+
+/// Begins to store the master of an object in pieces, and tells whether in its own store. Where that has no room, it goes to
+/// `Transient`: it takes next to nothing, and without it a small part would cost the whole.
+pub(super) fn begin_master(fetch: &mut Fetch, variant: &[u8]) -> Option<(Fill, bool)> {
+    let engine = engine(fetch);
+    if let Some(fill) = try_begin(fetch, &*engine, variant, Some(0), Flags::SPARSE) {
+        return Some((fill, true));
+    }
+    let transient = Arc::clone(fetch.local.shared.stores.transient());
+    let fill = try_begin(fetch, &*transient, variant, Some(0), Flags::SPARSE);
+    if fill.is_none() {
+        no_room(fetch, &*engine);
+    }
+    fill.map(|fill| (fill, false))
+}
+
+fn try_begin(
+    fetch: &mut Fetch,
+    engine: &dyn Engine,
+    variant: &[u8],
+    length: Option<u64>,
+    coding: u8,
+) -> Option<Fill> {
     fetch.response.fields.remove_known(Field::ContentLength);
     fetch.response.fields.remove_known(Field::TransferEncoding);
     let mut head = Vec::new();
@@ -195,21 +224,15 @@ pub(super) fn begin_in(
         fetch.local.forget_dead();
         engine.begin(&creation)
     });
-    match begun {
-        Ok(fill) => {
-            fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
-            Some(fill)
-        }
-        Err(store::Full) => {
-            fetch
-                .trail
-                .records
-                .fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
-            fetch.refuse(Reason::NoRoom, None);
-            fetch.local.counters.not_stored_too_big.inc();
-            None
-        }
-    }
+    let fill = begun.ok()?;
+    fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
+    Some(fill)
+}
+
+fn no_room(fetch: &mut Fetch, engine: &dyn Engine) {
+    fetch.trail.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
+    fetch.refuse(Reason::NoRoom, None);
+    fetch.local.counters.not_stored_too_big.inc();
 }
 
 fn attributes(fetch: &Fetch, ttl: f64, flags: u8) -> Attributes {

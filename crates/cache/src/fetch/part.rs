@@ -353,14 +353,14 @@ pub(super) async fn store(
 
 fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Object>, Layout)> {
     let validator = fetch.validator.take()?;
-    let mut fill = conclude::begin(fetch, variant, Some(0), Flags::SPARSE)?;
+    let (mut fill, in_its_store) = conclude::begin_master(fetch, variant)?;
     let master = Arc::clone(fill.object());
     let layout = Layout {
         total: part.total,
         segment: fetch.current.settings.segment_size,
         generation: generation(fetch),
         // Those of a short-lived one do not stay in Transient, which may have no bound.
-        stays: fetch.storage_is_set,
+        stays: fetch.storage_is_set && in_its_store,
         validator,
     };
     fill.set_plan(layout.to_bytes()).ok()?;
