@@ -33,7 +33,6 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use store::Flags;
 use wire::range::ContentRange;
 use wire::{Fields, Known, RequestHead, Version};
 
