@@ -26,6 +26,9 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     if fetch.part.is_some() && (hit_for_pass.is_some() || !part::fits(fetch)) {
         return part::whole_instead(fetch, answer);
     }
+    if (fetch.uncacheable || variant(fetch).is_err()) && part::is_too_much(fetch, &answer) {
+        return part::whole_instead(fetch, answer);
+    }
     if let Some(ttl) = hit_for_pass {
         let since = fetch.origin_time;
         fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
@@ -328,6 +331,10 @@ pub(super) fn release(fetch: &mut Fetch) {
 
 /// The answer for the asking client alone, its body straight from the origin; `first` of it was read already.
 pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, filters: Filters) -> Step {
+    if first.is_empty() && part::is_too_much(fetch, &answer) {
+        // There was no room for it.
+        return part::whole_instead(fetch, answer);
+    }
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     head.fields.remove_known(Field::TransferEncoding);

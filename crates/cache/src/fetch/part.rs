@@ -221,6 +221,18 @@ fn stands_alone(fetch: &Fetch, answer: &Answer, ask: Ask) -> bool {
         && Lone::of(fields, length).is_some_and(|lone| lone.answer(range).is_some())
 }
 
+/// Whether the answer is a part by itself that the client cannot have as it came, for it is more than it asked for: only from
+/// a store it is cut to measure.
+pub(super) fn is_too_much(fetch: &Fetch, answer: &Answer) -> bool {
+    let (true, Some(range), ResponseFraming::Length(length)) =
+        (fetch.is_lone, &fetch.plan.range, answer.framing)
+    else {
+        return fetch.is_lone;
+    };
+    let lone = Lone::of(&fetch.response.fields, length);
+    !lone.is_some_and(|lone| lone.answer(range).is_some_and(|(first, last)| lone.is_all(first, last)))
+}
+
 /// Whether this answer, which is the whole, is so large that a part is better asked for in its place.
 fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
     let Some(Ask::From(_, Some(last))) = fetch.plan.if_large else { return false };

@@ -31,6 +31,9 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
         return None;
     };
     let mut reader = reader(exchange, known, ranges)?;
+    if let Some(step) = restrained(exchange, &mut reader) {
+        return Some(step);
+    }
     let stop = match reader.open().await {
         Ok(()) => {
             if exchange.hit && reader.has_asked() {
@@ -54,6 +57,27 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
             Some(Step::Synth(503, None))
         }
     }
+}
+
+/// The next step of a request that wants nothing fetched, or nothing stored, if that would be needed: what is stored in part
+/// does not do for it then (RFC 9111, sections 5.2.1.5 and 5.2.1.7).
+fn restrained(exchange: &mut Exchange, reader: &mut Reader) -> Option<Step> {
+    let directives = exchange.demand?.directives;
+    if !exchange.hit || !directives.only_if_cached && !directives.no_store {
+        return None;
+    }
+    if reader.is_at_hand() {
+        reader.stay_offline();
+        return None;
+    }
+    exchange.source = Source::None;
+    exchange.hit = false;
+    if directives.only_if_cached {
+        exchange.reason = Reason::OnlyIfCached;
+        return Some(Step::Synth(504, None));
+    }
+    exchange.reason = Reason::RequestNoStore;
+    Some(Step::Pass)
 }
 
 /// What the client will get of it, as far as that is seen now: VCL may change its mind yet. `None` if nothing.

@@ -47,9 +47,19 @@ impl Lone {
         Some(Self { first, last: first + length - 1, total: total.filter(|_| length == claimed), is_tail })
     }
 
-    /// The part that a stored object is; `None` if it is none, or its length is not known yet.
+    /// The part that a stored object is; `None` if it is none. One that broke off, which has no length, is what it was to be.
     pub(crate) fn of_object(known: &KnownObject) -> Option<Self> {
-        if known.status() != 206 { None } else { Self::of(known.fields(), known.length()?) }
+        if known.status() != 206 {
+            return None;
+        }
+        let claimed = || {
+            let value = known.fields().get_known(Known::ContentRange)?;
+            match wire::range::parse_content_range(value)? {
+                ContentRange::Part { first, last, .. } => Some(last - first + 1),
+                ContentRange::Unsatisfied(_) => None,
+            }
+        };
+        Self::of(known.fields(), known.length().or_else(claimed)?)
     }
 
     /// The first and last byte that the request asks for, if it is a single range that lies in this part, and not under a

@@ -12,7 +12,7 @@
 //! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
 //! them.
 
-use super::claim::{Claim, claim};
+use super::claim::{Claim, claim, is_there};
 use super::job;
 use super::lane::{End, Link, Offer};
 use super::layout::{Pieces, segment_key};
@@ -42,6 +42,9 @@ const FAILURES_MAX: u8 = 4;
 
 /// How many links to fetches are logged.
 const LINKS_MAX: usize = 1000;
+
+/// The most segments that are looked for to see whether all are there.
+const LOOKUPS_MAX: u64 = 100_000;
 
 /// Why there is no segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub struct Reader {
     failures: u8,
     /// It has had a segment.
     begun: bool,
+    /// The origin is not asked for what is missing.
+    offline: bool,
     links: Vec<Vxid>,
     found: u64,
     fetched: u64,
@@ -129,11 +134,29 @@ impl Reader {
             impatient: false,
             failures: 0,
             begun: false,
+            offline: false,
             links: Vec::new(),
             found: 0,
             fetched: 0,
             site,
         }
+    }
+
+    /// From now on it reads what is stored, and breaks off where something is missing.
+    pub(crate) fn stay_offline(&mut self) {
+        self.offline = true;
+    }
+
+    /// Whether all that it is to read is there, at least in part. What is not within reach of a bounded search is not.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        let (index, layout) = (&self.site.local.shared.index, &self.pieces.layout);
+        let mut left = LOOKUPS_MAX;
+        self.ranges.iter().all(|&(from, end)| {
+            (layout.number(from)..=layout.number(end.saturating_sub(1))).all(|number| {
+                left -= u64::from(left > 0);
+                left > 0 && is_there(index, &self.pieces.base, number)
+            })
+        })
     }
 
     /// Whether it reads just `ranges` of `known`, and nothing has been read.
@@ -329,6 +352,7 @@ impl Reader {
                     self.note_use(&object);
                     return Poll::Ready(Ok(object));
                 }
+                Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
                 Claim::Mine(busy) => {
                     let range = self.range;
                     self.start(Place { range, number }, busy);
@@ -425,7 +449,7 @@ impl Reader {
     /// Looks at what comes after segment `number`, and starts jobs for what is missing.
     fn send_scout(&mut self, number: u64) {
         let here = Place { range: self.range, number };
-        if self.sent_from == Some(here) {
+        if self.sent_from == Some(here) || self.offline {
             return;
         }
         if self.sent_from.is_some() {

@@ -1,0 +1,1 @@
+//! Histories that went wrong once, made as small as they go.
