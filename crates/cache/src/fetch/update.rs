@@ -38,7 +38,10 @@ pub(super) fn hear(fetch: &mut Fetch) -> Heard {
         if fetch.stale.is_none() && fetch.others.is_empty() {
             return Heard::Unexpected;
         }
-        let Some(selected) = selected(fetch) else { return again(fetch) };
+        // Of what has grown out of its store since it was asked about, the beginning is gone.
+        let Some(selected) = selected(fetch).filter(|stored| !stored.is_windowed()) else {
+            return again(fetch);
+        };
         return Heard::Confirmed(merge(fetch, &selected));
     }
     if !fetch.asks_head() {

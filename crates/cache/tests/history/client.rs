@@ -58,7 +58,11 @@ struct Upload<'a>(&'a [u8], bool);
 
 impl RequestBody for Upload<'_> {
     fn framing(&self) -> RequestFraming {
-        if self.0.is_empty() && !self.1 { RequestFraming::None } else { RequestFraming::Length(UPLOAD.len() as u64) }
+        if self.0.is_empty() && !self.1 {
+            RequestFraming::None
+        } else {
+            RequestFraming::Length(UPLOAD.len() as u64)
+        }
     }
 
     fn is_begun(&self) -> bool {
@@ -80,7 +84,8 @@ const UPLOAD: &[u8] = b"upload";
 pub(crate) fn fields(state: &State, ask: &Ask, id: usize) -> Vec<(String, String)> {
     let resources = state.resources.borrow();
     let resource = &resources[ask.site];
-    let mut fields = vec![("host".to_owned(), "example.org".to_owned()), ("x-request".to_owned(), id.to_string())];
+    let mut fields =
+        vec![("host".to_owned(), "example.org".to_owned()), ("x-request".to_owned(), id.to_string())];
     let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
     add("x-variant", format!("v{}", ask.variant));
     if ask.authorized {
@@ -146,7 +151,12 @@ fn wishes(wishes: &Wishes) -> String {
 }
 
 /// Puts a request into the exchange as a connection does; gives the length of its head.
-pub(crate) fn write(exchange: &mut Exchange, method: &str, target: &str, fields: &[(String, String)]) -> usize {
+pub(crate) fn write(
+    exchange: &mut Exchange,
+    method: &str,
+    target: &str,
+    fields: &[(String, String)],
+) -> usize {
     let mut head = format!("{method} {target} HTTP/1.1\r\n");
     for (name, value) in fields {
         let _ = write!(head, "{name}: {value}\r\n");
@@ -178,8 +188,7 @@ pub(crate) async fn ask(state: &State, exchange: &mut Exchange, ask: &Ask, id: u
             return None;
         }
     };
-    let mut seen =
-        Seen { id, began, began_at, status, fields, body: Vec::new(), end: End::Clean, request };
+    let mut seen = Seen { id, began, began_at, status, fields, body: Vec::new(), end: End::Clean, request };
     // What a client has of it counts from here on.
     crate::model::delivered(state, &seen);
     seen.end = take(state, exchange, ask, &mut seen.body).await?;

@@ -16,6 +16,9 @@ use copal_base::{Seconds, Time};
 pub(crate) const DEFAULT_TTL: Seconds = 20.0;
 pub(crate) const DEFAULT_GRACE: Seconds = 10.0;
 
+/// `default_stale_if_error` of the cache under test.
+pub(crate) const DEFAULT_STALE_IF_ERROR: Seconds = 15.0;
+
 /// For so long what was failed to be confirmed serves on an error without the origin being asked again.
 const OUTAGE: Seconds = 10.0;
 
@@ -52,7 +55,12 @@ pub(crate) fn judge(state: &State, ask: &Ask, seen: &Seen) -> Verdict {
     let Some(record) = record else { return Err(format!("there is no response {serial}")) };
     forbid!(record.form.site != ask.site, "an answer of /s{}", record.form.site);
     let vary = state.resources.borrow()[ask.site].site.vary;
-    forbid!(vary && record.form.variant != ask.variant, "variant {} was asked for, {:?}", ask.variant, record.form);
+    forbid!(
+        vary && record.form.variant != ask.variant,
+        "variant {} was asked for, {:?}",
+        ask.variant,
+        record.form
+    );
     let use_of = Use { state, ask, seen, record: &record };
     if !use_of.revalidates() {
         contacts(state, ask, seen)?;
@@ -90,9 +98,9 @@ fn unbased(state: &State, ask: &Ask, seen: &Seen) -> Verdict {
             // What was made of a failure for those who waited is kept for a second, as Varnish does; there with grace.
             let kept = if state.setup.rfc { 1.0 } else { 6.0 };
             let failed = state.failed_lately(ask.site) || state.failed_since(ask.site, seen.began_at - kept);
-            // A version that changes, and changes again while the cache looks anew, is given up on.
-            let changes = state.resources.borrow()[ask.site].changed.iter().filter(|&&event| event > seen.began).count();
-            forbid!(!failed && changes < 2, "{} though the origin is well", seen.status);
+            // A version that changes under a request is given up on at times.
+            let changed = state.changed_lately(ask.site);
+            forbid!(!failed && !changed, "{} though the origin is well", seen.status);
             Ok(())
         }
         412 if state.setup.rfc && conditional => {
@@ -125,7 +133,9 @@ impl Use<'_> {
         }
         let earlier = (0..record.form.version).map(|version| Form { version, ..record.form });
         let has_length = site.framing == Framing::Length;
-        earlier.filter(|form| !has_length || form.length(site.size) == record.form.length(site.size)).collect()
+        earlier
+            .filter(|form| !has_length || form.length(site.size) == record.form.length(site.size))
+            .collect()
     }
 
     /// Whether the response was there before the request.
@@ -166,11 +176,20 @@ impl Use<'_> {
         let Some(fetcher) = asks.get(record.request).and_then(Option::as_ref) else { return Ok(()) };
         forbid!(policy.private, "a private response of #{} (5.2.2.7)", record.request);
         forbid!(policy.no_store, "a no-store response of #{} (5.2.2.5)", record.request);
-        forbid!(fetcher.method.is_unsafe(), "the response to the {:?} of #{}", fetcher.method, record.request);
+        forbid!(
+            fetcher.method.is_unsafe(),
+            "the response to the {:?} of #{}",
+            fetcher.method,
+            record.request
+        );
         forbid!(matches!(record.status, 412 | 416), "the {} of #{}", record.status, record.request);
         if state.setup.rfc {
             let permitted = policy.public || policy.must_revalidate || policy.s_maxage.is_some();
-            forbid!(fetcher.authorized && !permitted, "an answer to Authorization of #{} (3.5)", record.request);
+            forbid!(
+                fetcher.authorized && !permitted,
+                "an answer to Authorization of #{} (3.5)",
+                record.request
+            );
             // What is fetched in the background answers the cache's own request.
             let answers = fetcher.wishes.no_store && record.answers;
             forbid!(answers, "an answer to no-store of #{} (5.2.1.5)", record.request);
@@ -215,12 +234,14 @@ impl Use<'_> {
             || state.failed_since(self.ask.site, self.seen.began_at - OUTAGE);
         // Who says no-cache and stale-if-error wants the origin asked, and what is stored if that fails.
         let says_nothing = wishes.no_cache && wishes.sie.is_none();
-        let by_response = !says_nothing && (within(policy.sie) || within(policy.swr));
+        // RFC 9111, section 4.2.4, lets a cache that is cut off serve what nothing forbids.
+        let by_default = policy.sie.is_none() && stale_for <= DEFAULT_STALE_IF_ERROR;
+        let by_response = !says_nothing && (within(policy.sie) || within(policy.swr) || by_default);
         if !forbids_stale && failed && (by_response || within(wishes.sie)) {
             return Ok(());
         }
         // That it be younger is a preference (5.2.1.1), which an origin that fails cannot meet.
-        if fresh && failed && !wishes.no_cache {
+        if fresh && failed && !says_nothing {
             return Ok(());
         }
         forbid!(wishes.no_cache, "the request said no-cache, and nobody asked the origin (5.2.1.4)");
@@ -231,7 +252,10 @@ impl Use<'_> {
         }
         if let Some(least) = wishes.min_fresh {
             let left = -stale_for;
-            forbid!(left < f64::from(least), "fresh for {left} with min-fresh={least} in the request (5.2.1.3)");
+            forbid!(
+                left < f64::from(least),
+                "fresh for {left} with min-fresh={least} in the request (5.2.1.3)"
+            );
         }
         Ok(())
     }
@@ -293,7 +317,9 @@ impl Use<'_> {
         let whole = self.state.bodies.borrow_mut().get(record.form, resource.site.size);
         match (seen.status, record.status) {
             (500, 500) => self.bytes(format!("error {}\n", self.serial()).as_bytes()),
-            (200, 200) if self.ask.method.is_unsafe() => self.bytes(format!("done {}\n", self.serial()).as_bytes()),
+            (200, 200) if self.ask.method.is_unsafe() => {
+                self.bytes(format!("done {}\n", self.serial()).as_bytes())
+            }
             (200, 200 | 206 | 304) => {
                 self.condition(tag.as_deref())?;
                 self.bytes(&whole)
@@ -303,7 +329,9 @@ impl Use<'_> {
                 self.if_range(tag.as_deref())?;
                 self.parts(&whole)
             }
-            (304, 200 | 206 | 304) => self.not_modified(tag.as_deref(), resource.modified(record.form.version)),
+            (304, 200 | 206 | 304) => {
+                self.not_modified(tag.as_deref(), resource.modified(record.form.version))
+            }
             (416, 200 | 206 | 304 | 416) => self.unsatisfiable(whole.len()),
             (412, 412) => Ok(()),
             (status, base) => Err(format!("status {status} of a response with {base}")),
@@ -318,7 +346,11 @@ impl Use<'_> {
     fn cut(&self) -> Verdict {
         let present = self.state.resources.borrow()[self.ask.site].version();
         let reason = self.state.failed_lately(self.ask.site) || present != self.record.form.version;
-        forbid!(self.seen.end == End::Cut && !reason, "cut off after {} bytes for no reason", self.seen.body.len());
+        forbid!(
+            self.seen.end == End::Cut && !reason,
+            "cut off after {} bytes for no reason",
+            self.seen.body.len()
+        );
         Ok(())
     }
 
@@ -342,7 +374,12 @@ impl Use<'_> {
             return Err(format!("byte {at} of {} is not that of {:?}{others}", body.len(), self.record.form));
         }
         let short = body.len() < whole.len();
-        forbid!(short && self.seen.end == End::Clean, "ends cleanly after {} of {} bytes", body.len(), whole.len());
+        forbid!(
+            short && self.seen.end == End::Clean,
+            "ends cleanly after {} of {} bytes",
+            body.len(),
+            whole.len()
+        );
         Ok(())
     }
 
@@ -390,7 +427,8 @@ impl Use<'_> {
         if let Some(range) = seen.get("content-range") {
             let part = content_range(range, whole.len())?;
             // Several may have become one.
-            let hull = wanted.iter().map(|range| range.start).min()..wanted.iter().map(|range| range.end).max();
+            let hull =
+                wanted.iter().map(|range| range.start).min()..wanted.iter().map(|range| range.end).max();
             let is_hull = hull == (Some(part.start)..Some(part.end));
             forbid!(!is_hull, "Content-Range {range} for {wanted:?}");
             return self.bytes(&whole[part]);
@@ -405,7 +443,9 @@ impl Use<'_> {
         let length = seen.get("content-length").map(str::parse);
         forbid!(length.is_some_and(|length| length != Ok(seen.body.len())), "a multipart of another length");
         let had = multipart(&seen.body, boundary.trim_matches('"'), whole)?;
-        let missing = wanted.iter().find(|range| !had.iter().any(|part| part.start <= range.start && range.end <= part.end));
+        let missing = wanted
+            .iter()
+            .find(|range| !had.iter().any(|part| part.start <= range.start && range.end <= part.end));
         forbid!(missing.is_some(), "no part has {missing:?}: {had:?}");
         Ok(())
     }
@@ -417,7 +457,9 @@ impl Use<'_> {
             forbid!(!lists(list, tag, false), "304 for If-None-Match {list} of {tag:?}");
             return Ok(());
         }
-        let Some(since) = seen.asked("if-modified-since") else { return Err("304 without a condition".into()) };
+        let Some(since) = seen.asked("if-modified-since") else {
+            return Err("304 without a condition".into());
+        };
         let since = copal_wire::date::parse(since.as_bytes()).unwrap_or(0.0) as i64;
         // Without Last-Modified its date stands for it (RFC 9110, section 13.1.3, leaves that to the cache).
         let reference = modified.unwrap_or(self.record.date);
@@ -429,7 +471,10 @@ impl Use<'_> {
         let said = self.seen.get("content-range").unwrap_or_default();
         forbid!(said != format!("bytes */{total}"), "416 with {said:?} of {total} bytes");
         let wanted = self.wanted(total);
-        forbid!(wanted.as_ref().is_none_or(|wanted| !wanted.is_empty()), "416 for {wanted:?} of {total} bytes");
+        forbid!(
+            wanted.as_ref().is_none_or(|wanted| !wanted.is_empty()),
+            "416 for {wanted:?} of {total} bytes"
+        );
         Ok(())
     }
 }
@@ -445,7 +490,8 @@ fn explicit(policy: &Policy, expires: Option<i32>) -> Option<Seconds> {
 /// The bytes that `Content-Range` names.
 fn content_range(text: &str, total: usize) -> Result<std::ops::Range<usize>, String> {
     let wrong = || format!("Content-Range {text:?} of {total} bytes");
-    let (range, length) = text.strip_prefix("bytes ").and_then(|text| text.split_once('/')).ok_or_else(wrong)?;
+    let (range, length) =
+        text.strip_prefix("bytes ").and_then(|text| text.split_once('/')).ok_or_else(wrong)?;
     let (first, last) = range.split_once('-').ok_or_else(wrong)?;
     let first: usize = first.parse().map_err(|_| wrong())?;
     let end = last.parse::<usize>().map_err(|_| wrong())? + 1;
@@ -468,7 +514,8 @@ fn multipart(body: &[u8], boundary: &str, whole: &[u8]) -> Result<Vec<std::ops::
         }
         let end = rest.windows(4).position(|window| window == b"\r\n\r\n").ok_or("a part without a head")?;
         let head = String::from_utf8_lossy(&rest[..end]).to_ascii_lowercase();
-        let range = head.lines().find_map(|line| line.strip_prefix("content-range: ")).ok_or("no Content-Range")?;
+        let range =
+            head.lines().find_map(|line| line.strip_prefix("content-range: ")).ok_or("no Content-Range")?;
         let part = content_range(range.trim(), whole.len())?;
         rest = &rest[end + 4..];
         if rest.len() < part.len() || rest[..part.len()] != whole[part.clone()] {

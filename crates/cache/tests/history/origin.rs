@@ -94,7 +94,8 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
 
 /// Answers; false if the connection is over.
 async fn answer(stream: &mut TcpStream, state: &State, request: &Request) -> bool {
-    let id: usize = request.get("x-request").and_then(|text| text.parse().ok()).expect("the cache passes it on");
+    let id: usize =
+        request.get("x-request").and_then(|text| text.parse().ok()).expect("the cache passes it on");
     state.contacts.borrow_mut().push(id);
     let mood = state.resources.borrow()[request.site].mood;
     let reply = decide(state, request, id, mood);
@@ -324,7 +325,8 @@ fn judge(resource: &Resource, form: Form, request: &Request, total: usize) -> (u
     {
         return (304, None);
     }
-    let (Some(range), "GET", true) = (request.get("range"), request.method.as_str(), resource.site.ranges) else {
+    let (Some(range), "GET", true) = (request.get("range"), request.method.as_str(), resource.site.ranges)
+    else {
         return (200, None);
     };
     if let Some(validator) = request.get("if-range") {

@@ -233,7 +233,19 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let age = prop_oneof![8 => Just(0_u32), 1 => Just(3), 1 => Just(30)];
     (lifetimes, words, age).prop_map(|((max_age, s_maxage, expires, swr, sie), words, age)| {
         let (no_store, no_cache, private, public, must_revalidate) = words;
-        Policy { max_age, s_maxage, expires, no_store, no_cache, private, public, must_revalidate, swr, sie, age }
+        Policy {
+            max_age,
+            s_maxage,
+            expires,
+            no_store,
+            no_cache,
+            private,
+            public,
+            must_revalidate,
+            swr,
+            sie,
+            age,
+        }
     })
 }
 
@@ -241,7 +253,8 @@ fn site() -> impl Strategy<Value = Site> {
     let size = prop_oneof![
         1 => Just(Size::Empty), 3 => Just(Size::Small), 2 => Just(Size::Medium), 3 => Just(Size::Large), 2 => Just(Size::Same)
     ];
-    let framing = prop_oneof![6 => Just(Framing::Length), 2 => Just(Framing::Chunked), 1 => Just(Framing::Close)];
+    let framing =
+        prop_oneof![6 => Just(Framing::Length), 2 => Just(Framing::Chunked), 1 => Just(Framing::Close)];
     let tag = prop_oneof![2 => Just(Tag::None), 2 => Just(Tag::Weak), 5 => Just(Tag::Strong)];
     (size, framing, tag, any::<bool>(), prop::bool::weighted(0.7), seldom(3), seldom(4), policy()).prop_map(
         |(size, framing, tag, modified, ranges, vary, expires, policy)| Site {
@@ -339,9 +352,8 @@ fn step(sites: usize) -> impl Strategy<Value = Step> {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let store = prop::sample::select(vec![64, 200, 600, 4096]);
-    (prop::bool::weighted(0.75), any::<bool>(), store, prop::sample::select(vec![4096, 16_384])).prop_map(
-        |(rfc, purges, store_kib, segment)| Setup { rfc, purges, store_kib, segment },
-    )
+    (prop::bool::weighted(0.75), any::<bool>(), store, prop::sample::select(vec![4096, 16_384]))
+        .prop_map(|(rfc, purges, store_kib, segment)| Setup { rfc, purges, store_kib, segment })
 }
 
 /// Any history, of `steps` steps.

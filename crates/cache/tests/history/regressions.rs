@@ -1,1 +1,92 @@
 //! Histories that went wrong once, made as small as they go.
+
+use crate::plan::{
+    Ask, Condition, Framing, History, Manner, Method, Mood, Policy, Setup, Site, Size, Span, Step, Tag,
+    Wishes,
+};
+use crate::world;
+
+fn check(world: Setup, site: Site, steps: Vec<Step>) {
+    if let Err(why) = world::run(&History { world, sites: vec![site], steps }) {
+        panic!("{why}");
+    }
+}
+
+const BY_RFC: Setup = Setup { rfc: true, purges: false, store_kib: 4096, segment: 4096 };
+
+fn site(size: Size, tag: Tag, policy: Policy) -> Site {
+    Site {
+        size,
+        framing: Framing::Length,
+        tag,
+        modified: false,
+        ranges: true,
+        vary: false,
+        expires: false,
+        policy,
+    }
+}
+
+fn fresh() -> Policy {
+    Policy { max_age: Some(60), ..Policy::default() }
+}
+
+fn get() -> Ask {
+    Ask {
+        site: 0,
+        method: Method::Get,
+        variant: 0,
+        authorized: false,
+        spans: Vec::new(),
+        if_range: None,
+        condition: Condition::None,
+        wishes: Wishes::default(),
+        manner: Manner::Alone,
+    }
+}
+
+fn part(span: Span) -> Step {
+    Step::Ask(Ask { spans: vec![span], ..get() })
+}
+
+/// What was stored in part was completed from the origin.
+#[test]
+fn rfc9111_5_2_1_7_only_if_cached_of_an_object_in_pieces() {
+    let wishes = Wishes { only_if_cached: true, ..Wishes::default() };
+    let steps = vec![part(Span::FromTo(150, 150)), Step::Ask(Ask { wishes, ..get() })];
+    check(BY_RFC, site(Size::Large, Tag::Strong, fresh()), steps);
+}
+
+/// A part that cannot be joined with others, and is not to be stored, went out as the cache had asked for it.
+#[test]
+fn rfc9110_15_3_7_a_part_that_is_not_stored_is_the_one_asked_for() {
+    let policy = Policy { max_age: Some(0), no_cache: true, ..Policy::default() };
+    check(BY_RFC, site(Size::Large, Tag::None, policy), vec![part(Span::Last(13))]);
+}
+
+/// As above, of one that broke off before its head went out.
+#[test]
+fn rfc9110_15_3_7_a_part_that_breaks_off_is_the_one_asked_for() {
+    let steps = vec![Step::Mood(0, Mood::Cut), part(Span::FromTo(150, 150))];
+    check(BY_RFC, site(Size::Large, Tag::Weak, fresh()), steps);
+}
+
+/// A 304 confirmed a body that had outgrown its store since it was asked about: the answer was cut off at its first byte.
+#[test]
+fn rfc9111_4_3_4_a_304_for_a_body_that_is_kept_in_a_window() {
+    let world = Setup { rfc: false, purges: true, store_kib: 64, segment: 16_384 };
+    let policy = Policy { max_age: Some(0), age: 30, ..Policy::default() };
+    let site = Site {
+        framing: Framing::Chunked,
+        modified: true,
+        ranges: false,
+        ..site(Size::Medium, Tag::Weak, policy)
+    };
+    let steps = vec![
+        Step::Mood(0, Mood::SlowBody),
+        Step::Change(0),
+        Step::Ask(Ask { manner: Manner::Along, ..get() }),
+        Step::Ask(get()),
+    ];
+    check(world, site, steps);
+}

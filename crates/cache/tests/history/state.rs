@@ -17,8 +17,8 @@ pub(crate) struct Resource {
     pub(crate) mood: Mood,
     /// When each version came to be, in whole seconds; the last is the present one.
     pub(crate) modified: Vec<i64>,
-    /// As events.
-    pub(crate) changed: Vec<u64>,
+    /// In which epoch the last one did.
+    pub(crate) changed: Option<u32>,
 }
 
 impl Resource {
@@ -153,7 +153,7 @@ impl State {
             policy: site.policy.clone(),
             mood: Mood::Fine,
             modified: vec![START - 100],
-            changed: Vec::new(),
+            changed: None,
         };
         Rc::new(Self {
             setup: history.world,
@@ -193,7 +193,7 @@ impl State {
         {
             let resource = &mut self.resources.borrow_mut()[site];
             resource.modified.push(now);
-            resource.changed.push(self.event());
+            resource.changed = Some(self.epoch.get());
         }
         self.note(|| format!("/s{site} is now version {}", self.resources.borrow()[site].version()));
     }
@@ -213,6 +213,11 @@ impl State {
     /// Whether the origin failed for that resource since all was at rest.
     pub(crate) fn failed_lately(&self, site: usize) -> bool {
         self.faults.borrow().iter().any(|fault| (fault.0, fault.1) == (site, self.epoch.get()))
+    }
+
+    /// Whether it has had a new version since all was at rest.
+    pub(crate) fn changed_lately(&self, site: usize) -> bool {
+        self.resources.borrow()[site].changed == Some(self.epoch.get())
     }
 
     /// Whether it failed at `time` or later, or the cache may have learned of it then.

@@ -1,7 +1,7 @@
 //! A cache with one worker, its origin and its clients, all on this thread, and a history that happens to them.
 
 use crate::client;
-use crate::model::{self, DEFAULT_GRACE, DEFAULT_TTL};
+use crate::model::{self, DEFAULT_GRACE, DEFAULT_STALE_IF_ERROR, DEFAULT_TTL};
 use crate::origin;
 use crate::plan::{Ask, History, Manner, Step};
 use crate::state::{Barrier, State, Tally};
@@ -191,7 +191,8 @@ impl World {
         self.state.asks.borrow_mut().push(None);
         let mut exchange = self.exchange();
         let barrier = self.barrier(site, "purge");
-        let fields = [("host".to_owned(), "example.org".to_owned()), ("x-request".to_owned(), id.to_string())];
+        let fields =
+            [("host".to_owned(), "example.org".to_owned()), ("x-request".to_owned(), id.to_string())];
         let length = client::write(&mut exchange, "PURGE", &format!("/s{site}"), &fields);
         exchange.run(&mut Nothing, length, self.state.now()).await;
         if exchange.response.status != 200 {
@@ -247,7 +248,8 @@ impl World {
             }
             if began.elapsed() > HANG {
                 let (tasks, serving) = (worker::tasks(), self.state.serving.get());
-                self.state.fail(format!("hangs: {left} clients, {tasks} tasks, {serving} answers of the origin"));
+                self.state
+                    .fail(format!("hangs: {left} clients, {tasks} tasks, {serving} answers of the origin"));
                 return;
             }
             if turns < 2_000 {
@@ -288,11 +290,19 @@ async fn one(state: &State, exchange: &mut Exchange, ask: &Ask, id: usize) -> Op
         return None;
     };
     state.note(|| {
-        let fields: Vec<String> = seen.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        format!("    #{id} got {} {:?} {} bytes [{}]", seen.status, seen.end, seen.body.len(), fields.join(" | "))
+        let fields: Vec<String> =
+            seen.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        format!(
+            "    #{id} got {} {:?} {} bytes [{}]",
+            seen.status,
+            seen.end,
+            seen.body.len(),
+            fields.join(" | ")
+        )
     });
     if ask.method.is_unsafe() && state.setup.rfc && (200..400).contains(&seen.status) {
-        let barrier = Barrier { site: ask.site, began: started, done: state.event(), epoch, what: ask.method.name() };
+        let barrier =
+            Barrier { site: ask.site, began: started, done: state.event(), epoch, what: ask.method.name() };
         state.barriers.borrow_mut().push(barrier);
     }
     if let Err(why) = model::judge(state, ask, &seen) {
@@ -332,6 +342,7 @@ fn shared(state: &State) -> Arc<Shared> {
         rfc: state.setup.rfc,
         default_ttl: DEFAULT_TTL,
         default_grace: DEFAULT_GRACE,
+        default_stale_if_error: DEFAULT_STALE_IF_ERROR,
         segment_size: state.setup.segment,
         sparse_min_size: 2 * state.setup.segment,
         cache_status: cache::settings::CacheStatus::Detail,
