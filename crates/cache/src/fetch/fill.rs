@@ -3,7 +3,7 @@
 use super::filters::Filters;
 use super::patience::Patience;
 use super::trail::Trail;
-use super::{Answer, Failure, Fetch, Fetched, Step, conclude, part};
+use super::{Answer, Failure, Fetch, Fetched, Step, conclude, part, update};
 use crate::body::Body;
 use crate::filter::{self, Chain, Pace};
 use crate::index::hot::Known;
@@ -172,6 +172,12 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         // What the origin confirmed has turned out never to have been whole.
         fetch.trail.records.text(Tag::FetchError, b"Template object failed");
         return Step::failed();
+    }
+    if stale.is_windowed() {
+        // It has outgrown its store meanwhile, and its beginning is gone.
+        update::forget_stored(fetch);
+        fetch.reset_response();
+        return Step::Send;
     }
     let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED | Flags::SPARSE);
     // Of an object in pieces that is none; what it has of its body stays where it is.

@@ -92,11 +92,16 @@ fn selected(fetch: &mut Fetch) -> Option<Rc<Known>> {
 }
 
 fn again(fetch: &mut Fetch) -> Heard {
+    forget_stored(fetch);
+    Heard::Again
+}
+
+/// Asks for the response itself from now on, whatever is stored.
+pub(super) fn forget_stored(fetch: &mut Fetch) {
     fetch.stale = None;
     fetch.others.clear();
     fetch.request.fields.remove_known(Field::IfNoneMatch);
     fetch.request.fields.remove_known(Field::IfModifiedSince);
-    Heard::Again
 }
 
 /// The stored response with the news of the answer, in its place (RFC 9111, section 4.3.4); the answer's fields.

@@ -25,7 +25,7 @@ use state::Tally;
 use std::cell::RefCell;
 
 /// Histories of one test, unless the environment says otherwise.
-const HISTORIES: u32 = 100;
+const HISTORIES: u32 = 250;
 
 /// How often a history that went wrong is tried smaller.
 const SHRINK_MAX: u32 = 400;

@@ -90,3 +90,17 @@ fn rfc9111_4_3_4_a_304_for_a_body_that_is_kept_in_a_window() {
     ];
     check(world, site, steps);
 }
+
+/// As above, of one that outgrew its store while the 304 was taken in.
+#[test]
+fn rfc9111_4_3_4_a_304_for_a_body_that_comes_to_be_kept_in_a_window() {
+    let world = Setup { store_kib: 64, ..BY_RFC };
+    let policy = Policy { max_age: Some(0), ..Policy::default() };
+    let site = Site { framing: Framing::Close, modified: true, ..site(Size::Medium, Tag::Strong, policy) };
+    let steps = vec![
+        Step::Mood(0, Mood::SlowBody),
+        Step::Ask(Ask { manner: Manner::Along, ..get() }),
+        Step::Ask(get()),
+    ];
+    check(world, site, steps);
+}
