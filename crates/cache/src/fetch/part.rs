@@ -9,7 +9,7 @@
 //! anything else ......... as without Range
 //! ```
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response};
+use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
 use crate::exchange::Exchange;
 use crate::filter::Chain;
 use crate::sparse::answer::{Part, strong_validator};
@@ -301,6 +301,9 @@ pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
 
 /// The whole is asked for in place of a part that cannot be stored as such.
 pub(super) fn whole_instead(fetch: &mut Fetch, answer: Answer) -> Step {
+    if fetch.was_304 {
+        update::forget_stored(fetch);
+    }
     fetch.plan.ask = None;
     again(fetch, answer)
 }

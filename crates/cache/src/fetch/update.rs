@@ -117,6 +117,8 @@ fn merge(fetch: &mut Fetch, stored: &Known) -> Fields {
     if stored.flags().has(Flags::RECODED) {
         crate::filter::head::weaken(&mut fetch.response.fields);
     }
+    // A part that is kept by itself is one still.
+    fetch.is_lone = fetch.rfc && stored.status() == 206;
     fetch.response.status = stored.status();
     fetch.response.reason.clear();
     fetch.response.reason.extend_from_slice(stored.reason());

@@ -143,6 +143,15 @@ impl Use<'_> {
         self.record.sent < self.seen.began
     }
 
+    /// As [`Use::reused`], unless the response was still on its way to the cache then, for all that is known: who waits for that
+    /// does not use what is stored.
+    fn was_stored(&self) -> bool {
+        let record = self.record;
+        let on_its_way = record.epoch == self.state.epoch.get()
+            && record.delivered.is_none_or(|delivered| delivered > self.seen.began);
+        self.reused() && !on_its_way
+    }
+
     /// Whether the cache may, having answered, ask for itself: RFC 5861, section 3.
     fn revalidates(&self) -> bool {
         let policy = &self.record.policy;
@@ -193,7 +202,7 @@ impl Use<'_> {
             // What is fetched in the background answers the cache's own request.
             let answers = fetcher.wishes.no_store && record.answers;
             forbid!(answers, "an answer to no-store of #{} (5.2.1.5)", record.request);
-            forbid!(policy.no_cache && self.reused(), "no-cache, not validated (5.2.2.4)");
+            forbid!(policy.no_cache && self.was_stored(), "no-cache, not validated (5.2.2.4)");
         } else {
             forbid!(fetcher.authorized, "an answer to Authorization of #{}", record.request);
             forbid!(policy.no_cache, "a no-cache response of #{}", record.request);
@@ -244,7 +253,10 @@ impl Use<'_> {
         if fresh && failed && !says_nothing {
             return Ok(());
         }
-        forbid!(wishes.no_cache, "the request said no-cache, and nobody asked the origin (5.2.1.4)");
+        forbid!(
+            wishes.no_cache && self.was_stored(),
+            "the request said no-cache, and nobody asked the origin (5.2.1.4)"
+        );
         let permitted = !forbids_stale && (within(policy.swr) || within(wishes.max_stale));
         forbid!(!fresh && !permitted, "stale: age {age}, lifetime {lifetime} (4.2.4)");
         if let Some(most) = wishes.max_age {

@@ -104,3 +104,16 @@ fn rfc9111_4_3_4_a_304_for_a_body_that_comes_to_be_kept_in_a_window() {
     ];
     check(world, site, steps);
 }
+
+/// A part by itself that a 304 confirmed went out whole.
+#[test]
+fn rfc9110_15_3_7_a_part_that_is_confirmed_is_the_one_asked_for() {
+    let wishes = Wishes { no_cache: true, ..Wishes::default() };
+    let ask = Ask { spans: vec![Span::FromTo(150, 150)], wishes, ..get() };
+    let steps = vec![part(Span::FromTo(150, 150)), Step::Ask(ask.clone()), part(Span::FromTo(150, 150))];
+    check(BY_RFC, site(Size::Large, Tag::Weak, fresh()), steps);
+    // The 304 may say that it is to be stored no more.
+    let now = Policy { private: true, ..fresh() };
+    let steps = vec![part(Span::FromTo(150, 150)), Step::Policy(0, now), Step::Ask(ask)];
+    check(BY_RFC, site(Size::Large, Tag::Weak, fresh()), steps);
+}
