@@ -67,7 +67,9 @@ fn restrained(exchange: &mut Exchange, reader: &mut Reader) -> Option<Step> {
         return None;
     }
     if reader.is_at_hand() {
-        reader.stay_offline();
+        if directives.only_if_cached {
+            reader.stay_offline();
+        }
         return None;
     }
     exchange.source = Source::None;

@@ -48,7 +48,11 @@ pub(crate) fn delivered(state: &State, seen: &Seen) {
 /// Whether the answer may be given.
 pub(crate) fn judge(state: &State, ask: &Ask, seen: &Seen) -> Verdict {
     let Some(serial) = serial(seen) else {
-        contacts(state, ask, seen)?;
+        // What is there in part and stale may have been revalidated, and yet be of no use.
+        let revalidates = state.resources.borrow()[ask.site].policy.swr.is_some();
+        if !revalidates {
+            contacts(state, ask, seen)?;
+        }
         return unbased(state, ask, seen);
     };
     let record = state.records.borrow().get(serial).cloned();
@@ -357,7 +361,10 @@ impl Use<'_> {
     /// A body is broken off only if the origin failed or has another version.
     fn cut(&self) -> Verdict {
         let present = self.state.resources.borrow()[self.ask.site].version();
-        let reason = self.state.failed_lately(self.ask.site) || present != self.record.form.version;
+        // Nothing is fetched in place of what goes meanwhile.
+        let offline = self.state.setup.rfc && self.ask.wishes.only_if_cached;
+        let failed = self.state.failed_lately(self.ask.site);
+        let reason = offline || failed || present != self.record.form.version;
         forbid!(
             self.seen.end == End::Cut && !reason,
             "cut off after {} bytes for no reason",

@@ -117,3 +117,16 @@ fn rfc9110_15_3_7_a_part_that_is_confirmed_is_the_one_asked_for() {
     let steps = vec![part(Span::FromTo(150, 150)), Step::Policy(0, now), Step::Ask(ask)];
     check(BY_RFC, site(Size::Large, Tag::Weak, fresh()), steps);
 }
+
+/// Pieces that are purged under a reader are fetched anew, also for who wants nothing stored.
+#[test]
+fn rfc9111_5_2_1_5_no_store_of_an_object_in_pieces_that_is_purged() {
+    let wishes = Wishes { no_store: true, ..Wishes::default() };
+    let modified = Site { modified: true, ..site(Size::Same, Tag::None, fresh()) };
+    let steps = vec![
+        Step::Ask(Ask { if_range: Some(0), spans: vec![Span::FromTo(103, 103)], ..get() }),
+        Step::Ask(Ask { wishes, manner: Manner::Along, ..get() }),
+        Step::Purge(0),
+    ];
+    check(Setup { purges: true, ..BY_RFC }, modified, steps);
+}
