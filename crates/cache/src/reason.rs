@@ -193,7 +193,6 @@ impl From<Allowed> for Reason {
         match allowed {
             Allowed::Grace => Self::Grace,
             Allowed::MaxStale => Self::MaxStale,
-            Allowed::Error => Self::StaleIfError,
         }
     }
 }

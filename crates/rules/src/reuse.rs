@@ -45,8 +45,6 @@ pub enum Allowed {
     Grace,
     /// The client: `max-stale`.
     MaxStale,
-    /// The response or the client, since the origin fails: `stale-if-error`.
-    Error,
 }
 
 /// Why the origin must be asked.
@@ -68,7 +66,6 @@ impl Allowed {
         match self {
             Allowed::Grace => "stale, within grace",
             Allowed::MaxStale => "stale, within max-stale of the request",
-            Allowed::Error => "stale, within stale-if-error",
         }
     }
 }
@@ -129,25 +126,6 @@ pub fn reuse(directives: &Directives, stored: &Stored<'_>) -> Reuse {
         return Reuse::Stale(Allowed::MaxStale);
     }
     Reuse::Validate(Why::Stale)
-}
-
-/// Whether `stored` may answer a request with these directives when the origin cannot be reached or answers with an error
-/// (500, 502, 503 or 504): it is fresh or in its grace whatever the client wanted, or `stale-if-error` of the response or
-/// of the request has room for it.
-///
-/// Source: RFC 5861, section 4; RFC 9111, section 4.2.4.
-pub fn on_error(directives: &Directives, stored: &Stored<'_>) -> Option<Allowed> {
-    if directives.no_cache {
-        return None;
-    }
-    let stale_for = stored.age - stored.ttl;
-    // Beyond what the response permits, grace is VCL's word.
-    if stale_for < stored.grace.max(0.0) {
-        return Some(Allowed::Error);
-    }
-    let policy = Policy::of(stored.fields, stored.targets);
-    let granted = policy.stale_if_error.max(directives.stale_if_error)?;
-    (!policy.forbids_stale() && stale_for <= f64::from(granted)).then_some(Allowed::Error)
 }
 
 /// Whether the response leaves it to others to allow that it is used stale.
@@ -243,26 +221,6 @@ mod tests {
     fn rfc9111_5_2_1_4_no_cache() {
         let directives = Directives { no_cache: true, max_stale: Some(9), ..PLAIN };
         check(directives, (5.0, 10.0, 10.0), "immutable", Reuse::Validate(Why::NoCache));
-    }
-
-    #[test]
-    fn rfc5861_4_stale_if_error() {
-        let may = |directives: Directives, age: Seconds, says: &str| {
-            let fields = head(says);
-            let stored = Stored { age, ttl: 10.0, grace: 1.0, fields: &fields, targets: Names::standard() };
-            on_error(&directives, &stored).is_some()
-        };
-        assert!(may(PLAIN, 15.0, "stale-if-error=5"));
-        assert!(!may(PLAIN, 15.1, "stale-if-error=5"));
-        assert!(may(Directives { stale_if_error: Some(9), ..PLAIN }, 19.0, "stale-if-error=5"));
-        assert!(may(Directives { max_age: Some(0), ..PLAIN }, 9.0, ""));
-        assert!(may(PLAIN, 10.9, ""));
-        assert!(!may(PLAIN, 11.0, ""));
-        assert!(may(Directives { max_age: Some(0), ..PLAIN }, 9.0, "must-revalidate"));
-        assert!(!may(Directives { no_cache: true, ..PLAIN }, 9.0, "stale-if-error=5"));
-        for says in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
-            assert!(!may(PLAIN, 12.0, &format!("stale-if-error=60, {says}")), "{says}");
-        }
     }
 
     proptest! {

@@ -111,7 +111,7 @@ impl Demand {
         };
         match rules::reuse::reuse(&self.directives, &stored) {
             Reuse::Fresh | Reuse::Stale(Allowed::Grace) => Suits::Yes,
-            Reuse::Stale(Allowed::MaxStale | Allowed::Error) => Suits::Stale,
+            Reuse::Stale(Allowed::MaxStale) => Suits::Stale,
             Reuse::Validate(why) => Suits::No(why.into()),
         }
     }
