@@ -53,8 +53,13 @@ class Fickle:
 
 
 def by_the_book(origin, vcl=SHORT, more="", **params):
-    params = {"rfc": "on", "first_byte_timeout": 0.3, "backend_remote_error_holddown": 0, **params}
-    return before(origin, vcl, more, params=params, arguments=IDENTITY)
+    """A daemon that loses patience with an origin soon only where the request says that it is in a hurry."""
+    hurry = 'sub vcl_backend_fetch { if (bereq.http.Hurry) { set bereq.first_byte_timeout = 0.3s; } }\n'
+    params = {"rfc": "on", "backend_remote_error_holddown": 0, **params}
+    return before(origin, hurry + vcl, more, params=params, arguments=IDENTITY)
+
+
+HURRY = {"Hurry": "yes"}
 
 
 def stale(port, target="/", **options):
@@ -83,7 +88,7 @@ def stands_in():
         cache = by_the_book(fickle.origin)
         expect(fetch(cache.port).text, "good")
         fickle.mode = mode
-        answer = stale(cache.port)
+        answer = stale(cache.port, headers=HURRY if mode == "silent" else {})
         expect((answer.status, answer.text, answer["Proxy-Status"]), (200, "good", told), mode)
         check(answer.hit, f"it is the object's: {answer}")
         fickle.mode = "good"
@@ -98,7 +103,7 @@ def stands_in_for_the_dead():
     fickle.origin.stop()
     answer = stale(cache.port)
     expect((answer.text, answer["Proxy-Status"]), ("good", "edge;error=connection_refused"))
-    expect(cache.counter("COPAL.stale_if_error"), 1)
+    cache.counted("COPAL.stale_if_error", 1)
 
 
 @case("a stale object stands in for a body that never comes, where the head waits for it", copal_only=ONLY)
@@ -187,28 +192,31 @@ def by_request():
 @case("a failed origin has a rest for each object, and is asked again after it", copal_only=ONLY)
 def rests():
     fickle = Fickle()
-    cache = by_the_book(fickle.origin, stale_if_error_pause=1)
+    cache = by_the_book(fickle.origin, stale_if_error_pause=600)
     fetch(cache.port)
     fickle.mode = "503"
-    begun = time.monotonic()
     for _ in range(20):
         answer = stale(cache.port)
         expect((answer.text, answer["Proxy-Status"]), ("good", "edge;received-status=503"))
-    check(time.monotonic() - begun < 1, "the machine is too slow to tell")
     expect(fickle.origin.count("/"), 2, "one good answer, one bad")
+    fickle = Fickle()
+    cache = by_the_book(fickle.origin, stale_if_error_pause=0.2)
+    fetch(cache.port)
+    fickle.mode = "503"
+    expect(stale(cache.port)["Proxy-Status"], "edge;received-status=503")
     fickle.mode = "good"
-    eventually(lambda: stale(cache.port) and fickle.origin.count("/") == 3, "another try")
-    check(stale(cache.port)["Proxy-Status"] is None, "all is well again")
+    eventually(lambda: stale(cache.port) and fickle.origin.count("/") >= 3, "another try")
+    eventually(lambda: stale(cache.port)["Proxy-Status"] is None, "all is well again")
 
 
 @case("who waits for a fetch that fails gets the stale object, too, and the origin is asked once", copal_only=ONLY)
 def waiters():
     fickle = Fickle()
-    cache = by_the_book(fickle.origin, first_byte_timeout=1)
+    cache = by_the_book(fickle.origin, stale_if_error_pause=600)
     fetch(cache.port)
     fickle.mode = "silent"
     time.sleep(0.02)
-    answers = swarm(cache.port, 50, "/")
+    answers = swarm(cache.port, 50, "/", headers="Hurry: yes\r\n")
     good = [a for a in answers if a.startswith(b"HTTP/1.1 200") and a.endswith(b"good")]
     expect(len(good), 50)
     expect(sum(b"Proxy-Status: edge;error=http_response_timeout" in a for a in answers), 50)
@@ -273,11 +281,14 @@ def drop_in():
 @case("what an error says of its freshness is believed for negative_max only", copal_only=ONLY)
 def negative():
     origin = Origin(lambda x: x.reply("none", status=404, headers={"Cache-Control": "max-age=3600"}))
-    cache = by_the_book(origin, "", negative_max=1)
+    cache = by_the_book(origin, "", negative_max=600)
     for _ in range(3):
         expect(fetch(cache.port).status, 404)
     expect(origin.count("/"), 1, "it is kept")
-    eventually(lambda: fetch(cache.port) and origin.count("/") == 2, "another question", 5)
+    cache = by_the_book(origin, "", negative_max=1)
+    began = time.monotonic()
+    eventually(lambda: fetch(cache.port, "/soon") and origin.count("/soon") == 2, "another question")
+    check(time.monotonic() - began >= 1, "it is kept for that long")
 
 
 # ---- what clients are told
@@ -298,7 +309,7 @@ def told():
         cache = by_the_book(fickle.origin, "", rfc=rfc, squid_error="on")
         for mode, error, status, squid in FAULTS:
             fickle.mode = mode
-            answer = fetch(cache.port, f"/{mode.replace(' ', '-')}")
+            answer = fetch(cache.port, f"/{mode.replace(' ', '-')}", headers=HURRY if mode == "silent" else {})
             expect((answer.status, answer["Proxy-Status"], answer["X-Squid-Error"]),
                    (status if rfc == "on" else 503, f"edge;error={error}", squid), f"{mode}, rfc={rfc}")
         fickle.mode = "good"
@@ -314,7 +325,7 @@ def told_more():
     fickle = Fickle()
     more = ".max_connections = 1; .connect_timeout = 1s;"
     cache = by_the_book(fickle.origin, 'sub vcl_recv { if (req.url == "/pass") { return (pass); } }', more, rfc="off",
-                        proxy_status_next_hop="on", first_byte_timeout=5)
+                        proxy_status_next_hop="on")
     fickle.mode = "silent"
     with Client(cache.port) as first:
         first.request("/one")
@@ -354,7 +365,7 @@ def told_nothing():
 def too_long():
     def answer(x):
         x.head(200, {"Cache-Control": "max-age=60", "Transfer-Encoding": "chunked"})
-        for _ in range(3000):
+        for _ in range(6000):
             x.chunk("drip")
             time.sleep(0.01)
     origin = Origin(answer)
@@ -363,8 +374,8 @@ def too_long():
         begun = time.monotonic()
         response = fetch(cache.port, target)
         check(response.status == 200 and not response.complete, f"{target}: {response}")
-        check(0.4 < time.monotonic() - begun < 5, "it took its time")
-    expect(cache.counter("COPAL.fetch_overtime"), 2)
+        check(0.4 < time.monotonic() - begun < 25, "it took its time")
+    cache.counted("COPAL.fetch_overtime", 2)
     fetch(cache.port, "/stored")
     expect(origin.count("/stored"), 2)
 
@@ -383,7 +394,7 @@ def too_large():
     answer = fetch(cache.port, "/chunked/2000000")
     check(answer.status == 503 or not answer.complete, f"{answer}")
     expect(len(fetch(cache.port, "/length/1048576").body), 1048576)
-    expect(cache.counter("COPAL.fetch_oversize"), 2)
+    cache.counted("COPAL.fetch_oversize", 2)
 
 
 # ---- slow readers
@@ -428,9 +439,7 @@ def slow_of_a_stored_body():
         fast.request("/large")
         fast.head()
         gate.set()
-        begun = time.monotonic()
-        expect(whole_size(fast), (SIZE, True))
-        check(time.monotonic() - begun < 5, "it waited for the slow one")
+        expect(whole_size(fast), (SIZE, True), "it does not wait for the slow one, which reads when this is done")
     expect(len(fetch(cache.port, "/large").body), SIZE)
     expect(whole_size(slow), (SIZE, True), "the slow one gets all, too")
 
@@ -447,10 +456,10 @@ def slow_of_a_window():
         gate.set()
         begun = time.monotonic()
         expect(whole_size(fast), (SIZE, True))
-        check(time.monotonic() - begun < 15, f"it waited for the slow one: {time.monotonic() - begun} s")
+        check(time.monotonic() - begun < 45, f"it waited for the slow one: {time.monotonic() - begun} s")
     check(not whole_size(slow)[1], "the slow one was cut")
     expect(origin.count("/large"), 1, "one fetch for both")
-    expect(cache.counter("COPAL.readers_cut"), 1)
+    cache.counted("COPAL.readers_cut", 1)
 
 
 @case("one slow client alone of a body that outgrows its store is waited for")
@@ -494,7 +503,7 @@ def elsewhere():
     answer = fetch(cache.port, "/b", method="POST", body=b"x" * 100000)
     expect((answer["from"], len(origin.last().body)), ("second", 100000))
     expect(origin.total(), 2)
-    expect(cache.counter("COPAL.fetch_elsewhere"), 2)
+    cache.counted("COPAL.fetch_elsewhere", 2)
     check("healthy" in cache.ok("backend.list", "boot.first"), "its health is the probe's business")
 
 

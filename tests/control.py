@@ -117,6 +117,8 @@ def backends():
 @case("varnishadm: ban, ban.list, storage.list")
 def bans_and_stores():
     cache = before(Origin(), store=["fast=malloc,10m"])
+    # A ban stays in the list as long as an object is older.
+    expect(fetch(cache.port, "/older").status, 200)
     adm(cache, "ban", "req.url", "~", "^/a")
     adm(cache, "ban", "req.http.host", "==", "example.org", "&&", "req.url", "==", "/b")
     listed = adm(cache, "ban.list")

@@ -77,8 +77,8 @@ def markup():
     for target, (_, expected) in MARKUP.items():
         for _ in range(2):
             expect(fetch(cache.port, target).text, expected, target)
-    expect(cache.counter("MAIN.esi_errors"), 2)
-    expect(cache.counter("MAIN.esi_warnings"), 1)
+    cache.counted("MAIN.esi_errors", 2)
+    cache.counted("MAIN.esi_warnings", 1)
 
 
 @case("the same in any pieces, compressed or not (debug=+esi_chop)")
@@ -125,7 +125,9 @@ def depth():
     origin = pages({"/a": '<a><esi:include src="/a"/>'})
     cache = before(origin, ESI)
     expect(fetch(cache.port, "/a").text, "<a>" * 6)
-    expect((cache.counter("MAIN.esi_req"), cache.counter("MAIN.client_req"), origin.count("/a")), (5, 1, 1))
+    for name, value in (("esi_req", 5), ("client_req", 1)):
+        cache.counted(name, value)
+    expect(origin.count("/a"), 1)
     cache.ok("param.set", "max_esi_depth", "2")
     expect(fetch(cache.port, "/a").text, "<a>" * 3)
     cache.ok("param.set", "max_esi_depth", "0")

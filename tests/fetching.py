@@ -175,11 +175,11 @@ def reuse():
 
 @case("first_byte_timeout: a silent origin gives 503 in time")
 def first_byte():
-    origin = Origin(lambda x: time.sleep(8))
+    origin = Origin(lambda x: time.sleep(60))
     cache = before(origin, more=".first_byte_timeout = 0.5s;")
     started = time.monotonic()
     expect(fetch(cache.port, "/s").status, 503)
-    check(time.monotonic() - started < 5, "in its time")
+    check(time.monotonic() - started < 30, "in its time")
 
 
 @case("between_bytes_timeout: an origin that stalls mid-body is cut off, nothing stored")
@@ -189,13 +189,13 @@ def between_bytes():
             return x.reply("whole")
         x.head(200, {**CACHEABLE, "Content-Length": "100"})
         x.send("half")
-        time.sleep(8)
+        time.sleep(60)
     origin = Origin(answer)
     cache = before(origin, more=".between_bytes_timeout = 0.5s;")
     started = time.monotonic()
     answer = fetch(cache.port, "/s")
     check(not answer.complete or answer.status == 503, f"a clean end: {answer}")
-    check(time.monotonic() - started < 6, "in its time")
+    check(time.monotonic() - started < 30, "in its time")
     expect(fetch(cache.port, "/s").text, "whole")
 
 

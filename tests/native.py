@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from client import Client  # noqa: E402
 from daemon import before  # noqa: E402
 from origin import Origin  # noqa: E402
-from tap import case, expect, main  # noqa: E402
+from tap import case, eventually, expect, main  # noqa: E402
 
 SUBROUTINES = {"recv": "req", "hash": "req", "pipe": "bereq", "pass": "req", "hit": "req", "miss": "req", "purge": "req",
                "deliver": "resp", "synth": "resp", "backend_fetch": "bereq", "backend_response": "beresp",
@@ -58,8 +58,8 @@ def play(vcl, **options):
     with Client(cache.port) as client:
         client.send("UNHEARD-OF /pipe HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n")
         seen.append(client.rest().split(b"\r\n")[0])
-    counters = cache.counters()
     names = ("cache_hit", "cache_miss", "cache_hitmiss", "s_pass", "s_pipe", "s_synth", "s_fetch", "beresp_uncacheable")
+    counters = eventually(lambda: (now := cache.counters())["MAIN.client_req"] >= len(seen) and now, "all is counted")
     return seen, {name: counters[f"MAIN.{name}"] for name in names}
 
 

@@ -217,7 +217,8 @@ def no_cache():
     gate.set()
     for thread in threads:
         thread.join()
-    expect((answers, cache.counter("fetch_304")), (["body"] * 5, 5))
+    expect(answers, ["body"] * 5)
+    cache.counted("fetch_304", 5)
 
 
 # ---- updates (RFC 9111, section 4.3)
@@ -276,7 +277,7 @@ def other_variant():
     ask = lambda language: fetch(cache.port, "/v", headers={"Accept-Language": language})
     expect([ask(language).text for language in ("de", "en", "fr")], ['body "1"', 'body "2"', 'body "1"'])
     expect(sorted(origin.last().headers["if-none-match"].split(", ")), ['"1"', '"2"'])
-    expect(cache.counter("fetch_304"), 1)
+    cache.counted("fetch_304", 1)
     answers = [ask(language) for language in ("de", "en", "fr")]
     expect([(one["X-For"], one.hit, one.text) for one in answers],
            [("de", True, 'body "1"'), ("en", True, 'body "2"'), ("fr", True, 'body "1"')])
@@ -366,7 +367,7 @@ def head_of_pieces():
     size = 4 << 20
 
     def answer(x):
-        fields = {"ETag": f'"{x.origin.tag}"', "Cache-Control": "max-age=1", "Accept-Ranges": "bytes"}
+        fields = {"ETag": f'"{x.origin.tag}"', "Cache-Control": "max-age=3", "Accept-Ranges": "bytes"}
         wanted = x.request.headers.get("range")
         if x.request.method == "HEAD":
             expect(wanted, None, "HEAD asks for all of the head")
@@ -382,7 +383,7 @@ def head_of_pieces():
     cache = by_rfc(origin)
     part = lambda: fetch(cache.port, "/big", headers={"Range": "bytes=3000000-3000099"})
     expect((part().status, len(part().body), origin.count("/big")), (206, 100, 1))
-    time.sleep(1.2)
+    time.sleep(3.2)
     expect(fetch(cache.port, "/big", "HEAD")["Content-Length"], str(size))
     expect((len(part().body), origin.count("/big"), origin.last().method), (100, 2, "HEAD"))
     origin.tag = "b"
@@ -406,7 +407,7 @@ def unchanged():
     answers = [fetch(cache.port, "/u") for _ in range(5)]
     expect([(parsedate_to_datetime(one["Date"]).timestamp() - start, one.text, one["X-New"]) for one in answers],
            [(0, "body", None), (1, "body", None), (2, "body", None), (3, "body", "1"), (4, "body", "1")])
-    expect(cache.counter("fetch_304"), 4)
+    cache.counted("fetch_304", 4)
     expect([one["X-Varnish"].split()[1:] for one in answers[1:]], [[], [], [], []], "each was asked about")
 
 
@@ -529,7 +530,7 @@ def read_your_writes():
     for thread in threads:
         thread.join()
     expect(wrong, [])
-    check(cache.counter("cache_hit") > 100, "some were hits")
+    eventually(lambda: cache.counter("cache_hit") > 100, "some were hits")
 
 
 @case("RFC 9110 9.3.3: the answer to a POST that says it is the resource's, and for how long, serves GETs")

@@ -280,7 +280,7 @@ def in_grace():
     for first in (0, 9 * MIB):
         read(big, cache, (first, first + 1000))
     big.change(17 * MIB)
-    eventually(lambda: int(get(cache, [(0, 1)])["Age"]) >= 2 or lib.version_of(get(cache, [(0, 1)])) == 1, "it is stale", 5)
+    eventually(lambda: int(get(cache, [(0, 1)])["Age"]) >= 2 or lib.version_of(get(cache, [(0, 1)])) == 1, "it is stale")
     for first in (0, 9 * MIB, 5 * MIB, 9 * MIB, 12 * MIB, 0):
         read(big, cache, (first, first + 1000), (first + 2 * MIB, first + 2 * MIB + 5))
     eventually(lambda: lib.version_of(read(big, cache, (9 * MIB, 9 * MIB + 10))) == 1, "the new version")
@@ -453,9 +453,11 @@ def validated():
     for first in (0, 5 * MIB, 9 * MIB):
         read(big, cache, (first, first + 1000))
     eventually(lambda: int(get(cache, [(0, 1)])["Age"]) == 0 and any(a.status == 304 for a in big.requests()),
-               "it grows old and is validated", 8)
+               "it grows old and is validated")
     big.headers = {"Cache-Control": "max-age=3600"}
-    eventually(lambda: get(cache, [(0, 1)]) and big.requests()[-1].status == 304 and not big.forget(), "for an hour", 8)
+    big.forget()
+    eventually(lambda: get(cache, [(0, 1)]) and any(a.status == 304 for a in big.requests()), "for an hour")
+    big.forget()
     for first in (0, 5 * MIB, 9 * MIB):
         read(big, cache, (first, first + 1000))
     expect(big.sent(), 0, "bytes after the 304")

@@ -48,9 +48,8 @@ class Files:
         if "if-match" in ask and ask["if-match"] != self.tag:
             return self.say(x, 412, b"", headers)
         if ask.get("if-none-match") == self.tag:
-            x.head(304, headers)
             self.statuses.append(304)
-            return None
+            return x.head(304, headers)
         if not wanted or not self.ranges:
             return self.say(x, 200, self.body, headers)
         first, last = wanted.removeprefix("bytes=").split("-")
@@ -73,9 +72,10 @@ class Files:
             if self.pause:
                 self.pause(x, at)
             piece = body[at:at + 16384]
-            x.send(piece)
+            # Before it goes out: who has the bytes finds them counted.
             with self.lock:
                 self.sent += len(piece)
+            x.send(piece)
 
 
 def cache_of(files, vcl="", store=("malloc,64m",), **params):
@@ -112,9 +112,9 @@ def only_what_is_touched():
     part(cache, files, SIZE - 10, SIZE - 1)
     expect(files.asked[2:], [f"bytes={40 * SEGMENT}-{SIZE - 1}"])
     expect(files.sent, 2 * SEGMENT + 1234, "bytes of the origin")
-    expect(cache.counter("COPAL.segments_fetched"), 3)
-    check(cache.counter("COPAL.segment_hits") >= 2, "hits are counted")
-    expect(cache.counter("COPAL.segment_bytes"), files.sent)
+    cache.counted("COPAL.segments_fetched", 3)
+    eventually(lambda: cache.counter("COPAL.segment_hits") >= 2, "hits are counted")
+    cache.counted("COPAL.segment_bytes", files.sent)
 
 
 @case("a request for the whole completes what is missing", copal_only="has the whole")
@@ -256,7 +256,7 @@ def changed():
     expect(files.statuses, [206, 206, 412, 206])
     part(cache, files, 0, 10)
     part(cache, files, 20 * SEGMENT, 20 * SEGMENT + 9)
-    expect(cache.counter("COPAL.sparse_changed"), 1)
+    cache.counted("COPAL.sparse_changed", 1)
     files.change('"v3"', size=5 * SEGMENT)
     answer = fetch(cache.port, "/f", headers={"Range": f"bytes={30 * SEGMENT}-"})
     expect((answer.status, answer["Content-Range"]), (416, f"bytes */{5 * SEGMENT}"))
@@ -290,10 +290,11 @@ def leaves_early():
     teach(cache, files)
     client = Client(cache.port)
     client.request("/f", headers={"Range": f"bytes=0-{20 * SEGMENT}"})
-    client.socket.recv(1000)
-    client.socket.close()
+    client.head()
+    check(client._take(2 * SEGMENT) == files.body[:2 * SEGMENT], "two segments before it leaves")
+    client.close()
     gate.set()
-    eventually(lambda: cache.counter("COPAL.segments_fetched") >= 2, "segments are stored")
+    eventually(lambda: cache.counter("COPAL.segments_fetched") >= 3, "two segments are stored, besides what was learnt by")
     before_ = len(files.asked)
     part(cache, files, 0, 2 * SEGMENT - 1)
     expect(len(files.asked), before_, "requests for what was left behind")
@@ -301,7 +302,7 @@ def leaves_early():
 
 @case("a slow reader does not pull more than a few segments", copal_only="fetches all")
 def slow_reader():
-    files = Files(size=400 * SEGMENT)
+    files = Files(size=800 * SEGMENT)
     cache = cache_of(files)
     teach(cache, files)
     part(cache, files, 0, 0)
@@ -310,7 +311,8 @@ def slow_reader():
     head = client.head()
     expect(head["Content-Length"], str(len(files.body)))
     time.sleep(1.0)
-    check(files.sent < 250 * SEGMENT, f"{files.sent // SEGMENT} segments were pulled")
+    # Three sockets' buffers hold up to 14 MB of it.
+    check(files.sent < 400 * SEGMENT, f"{files.sent // SEGMENT} segments were pulled")
     check(client._take(len(files.body)) == files.body, "all of it in the end")
 
 

@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/lib"))
 import daemon  # noqa: E402
 
-START_LIMIT_S = 20
+START_LIMIT_S = 60
 # Servers are in /usr/sbin, which not every user's PATH has.
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 PR_SET_PDEATHSIG = 1
@@ -61,6 +61,10 @@ coredump_dir {folder}
 VCL = 'vcl 4.1;\nbackend default {{ .host = "127.0.0.1"; .port = "{origin}"; }}\n'
 
 
+class NotStarted(Exception):
+    """A foreign cache that does not come up; the text has its last words."""
+
+
 def die_with_us():
     """Run in a child: it gets SIGTERM when this process ends, however that comes about."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -76,28 +80,34 @@ def free_port():
 @contextlib.contextmanager
 def server(name, command_of, origin):
     """Runs a foreign cache in a folder of its own; `command_of(folder, port)` gives its command line."""
-    folder = tempfile.mkdtemp(prefix=f"copal-{name}.")
-    os.chmod(folder, 0o777)  # a program that gives up its rights writes there too
-    port = free_port()
-    output = open(os.path.join(folder, "output"), "wb")
-    process = subprocess.Popen(command_of(folder, port), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                               cwd=folder, env={**os.environ, "PATH": PATH}, preexec_fn=die_with_us)
-    try:
-        wait_for(port, process, os.path.join(folder, "output"))
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
+    for attempt in range(3):
+        folder = tempfile.mkdtemp(prefix=f"copal-{name}.")
+        os.chmod(folder, 0o777)  # a program that gives up its rights writes there too
+        port = free_port()
+        output = open(os.path.join(folder, "output"), "wb")
+        process = subprocess.Popen(command_of(folder, port), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                   cwd=folder, env={**os.environ, "PATH": PATH}, preexec_fn=die_with_us)
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        output.close()
-        shutil.rmtree(folder, ignore_errors=True)
+            wait_for(port, process, os.path.join(folder, "output"))
+            yield f"http://127.0.0.1:{port}"
+            return
+        except NotStarted:
+            # The port may have been taken in the meantime.
+            if attempt == 2:
+                raise
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            output.close()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_for(port, process, output):
-    """Waits until the port answers; a program that ended before is an error with its last words."""
+    """Waits until the port answers; raises NotStarted, with the last words of a program that ended before."""
     end = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
@@ -107,7 +117,7 @@ def wait_for(port, process, output):
                 return
         time.sleep(0.02)
     with open(output, errors="replace") as file:
-        raise RuntimeError(f"{process.args[0]} does not listen on port {port}:\n{file.read()[-800:]}")
+        raise NotStarted(f"{process.args[0]} does not listen on port {port}:\n{file.read()[-800:]}")
 
 
 def configured(folder, name, text, **values):

@@ -6,9 +6,12 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 PACKAGE = "http-cache-tests"
 VERSION = "0.4.5"
+# Seconds between tries of what needs the network.
+PAUSES_S = (5, 15, 30)
 INTEGRITY = "sha512-DjuwN9nUZXLTW+wav1LRESCZNVxl8SshwOy4z1pxuWbWt5/ay6sM9QQ1lebBaDO6P1IMBoK6mdf+PuVP/QNL8A=="
 
 
@@ -34,6 +37,17 @@ def whole(where):
 
 
 def install(where):
+    """Has npm put the package into `where`; a registry that fails is tried again a few times."""
+    for pause in (*PAUSES_S, None):
+        try:
+            return install_once(where)
+        except Unavailable:
+            if pause is None:
+                raise
+            time.sleep(pause)
+
+
+def install_once(where):
     """Has npm put the package into `where`."""
     shutil.rmtree(where, ignore_errors=True)
     os.makedirs(where)

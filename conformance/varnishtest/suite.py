@@ -10,11 +10,15 @@ import re
 import shutil
 import subprocess
 import tarfile
+import time
 
 PACKAGE = "varnish"
 SUITE = "trixie"
 TARBALL = "varnish_7.7.0.orig.tar.xz"
 SHA256 = "4014bce1853dedaf0a492286e34450089512eed0695d0218f68d6e7eb219951a"
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Seconds between tries of what needs the network.
+PAUSES_S = (5, 15, 30)
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 
 
@@ -37,15 +41,23 @@ def whole(path):
 
 
 def debian_archive():
-    """The archive this machine installs Debian packages from: (its address, its key ring)."""
+    """The archive this machine installs Debian packages from, or Debian's own: (its address, its key ring)."""
     for path in sorted(glob.glob("/etc/apt/sources.list.d/*.sources")):
         with open(path) as file:
             for stanza in re.split(r"\n\s*\n", file.read()):
                 fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*?)[ \t]*$", stanza, re.M))
                 address = fields.get("URIs", "").split(" ")[0]
                 if re.search(r"/debian/?$", address) and "deb" in fields.get("Types", "").split():
-                    return address, fields.get("Signed-By", "/usr/share/keyrings/debian-archive-keyring.gpg")
-    raise Unavailable("no Debian archive among /etc/apt/sources.list.d/*.sources")
+                    return address, fields.get("Signed-By", KEYS)
+    # The older form, a line each: deb [options] address suite components.
+    for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*.list"))]:
+        if os.path.exists(path):
+            with open(path) as file:
+                found = re.search(r"^[ \t]*deb[ \t]+(?:\[(.*?)\][ \t]*)?(\S+/debian/?)[ \t]", file.read(), re.M)
+            if found:
+                signed = re.search(r"signed-by=(\S+)", found[1] or "", re.I)
+                return found[2], signed[1] if signed else KEYS
+    return "http://deb.debian.org/debian", KEYS
 
 
 def apt_get(arguments, options, where):
@@ -62,6 +74,17 @@ def apt_get(arguments, options, where):
 
 
 def download(where):
+    """Fetches the tarball into `where`; a network that fails is tried again a few times."""
+    for pause in (*PAUSES_S, None):
+        try:
+            return download_once(where)
+        except Unavailable:
+            if pause is None:
+                raise
+            time.sleep(pause)
+
+
+def download_once(where):
     """Fetches the tarball into `where`."""
     address, keys = debian_archive()
     lists = os.path.join(where, "lists")
@@ -72,7 +95,7 @@ def download(where):
         file.write(f"Types: deb-src\nURIs: {address}\nSuites: {SUITE}\nComponents: main\nSigned-By: {keys}\n")
     options = [f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=-", f"Dir::State::Lists={lists}",
                f"Dir::Cache={lists}", f"Dir::Cache::pkgcache={lists}/packages.bin", f"Dir::Cache::srcpkgcache={lists}/sources.bin",
-               "APT::Sandbox::User="]
+               "APT::Sandbox::User=", "Acquire::Retries=3"]
     update = apt_get(["update"], options, where)
     if update.returncode != 0:
         raise Unavailable(f"apt-get update:\n{update.stdout[-800:]}")

@@ -138,21 +138,23 @@ class Client:
         return response
 
     def _read_chunks(self, response):
+        parts = [response.body]
+        response.complete = self._read_chunks_into(parts)
+        response.body = b"".join(parts)
+
+    def _read_chunks_into(self, parts):
+        """Reads the chunks of a body, or of what is left of it: whether it came to its end."""
         while True:
             size = self._until(b"\r\n")
             if size is None:
-                response.complete = False
-                return
+                return False
             length = int(size.split(b";")[0], 16)
             if length == 0:
-                if self._until(b"\r\n") is None:
-                    response.complete = False
-                return
+                return self._until(b"\r\n") is not None
             data = self._take(length + 2)
-            response.body += data[:length]
+            parts.append(data[:length])
             if len(data) < length + 2:
-                response.complete = False
-                return
+                return False
 
     def is_closed(self, limit_s=10):
         """Waits for the other side to close: true if it did and sent nothing more."""

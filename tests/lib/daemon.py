@@ -15,11 +15,18 @@ import tempfile
 import threading
 import time
 
+from tap import eventually
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COPALD = os.environ.get("COPALD", os.path.join(ROOT, "target/release/copald"))
 COPAL = os.environ.get("COPAL", os.path.join(os.path.dirname(COPALD), "copal"))
 IS_VARNISH = "varnishd" in os.path.basename(COPALD)
-START_LIMIT_S = 30
+START_LIMIT_S = 60
+
+# Nothing on loopback goes through a proxy, whatever the machine's own ways to the world are (curl, siege and urllib heed these).
+for _name in ("http_proxy", "https_proxy", "all_proxy"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.upper(), None)
 
 # A thousand clients need more than the thousand descriptors that a shell gives: take what is allowed.
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -176,6 +183,18 @@ class Daemon:
         """One counter of the MAIN section, or by its full name if that has a dot."""
         return self.counters()[name if "." in name else f"MAIN.{name}"]
 
+    def counted(self, name, wanted):
+        """Waits until that counter has that value: a request may be counted after its answer has gone out."""
+        seen = []
+
+        def reached():
+            seen[:] = [self.counter(name)]
+            return seen[0] == wanted
+        try:
+            eventually(reached, name)
+        except AssertionError as late:
+            raise AssertionError(f"{name}: is {seen[0]}, should be {wanted}") from late
+
     def pids(self):
         """The daemon and its children."""
         found, ahead = [], [self.process.pid]
@@ -270,6 +289,16 @@ def listening_ports(pid):
                 if part[3] == "0A" and part[9] in inodes:
                     ports.add(int(part[1].rsplit(":", 1)[1], 16))
     return ports
+
+
+def has_ipv6():
+    """Whether this machine has the IPv6 loopback address; containers often have not."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
 
 
 def quote(word):

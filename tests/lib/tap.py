@@ -37,7 +37,7 @@ def check(condition, what):
         raise AssertionError(what)
 
 
-def eventually(probe, what, limit_s=10.0):
+def eventually(probe, what, limit_s=30.0):
     """Waits until probe() gives something true and returns it: for what another process does in its own time."""
     end = time.monotonic() + limit_s
     while True:
