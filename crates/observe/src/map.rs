@@ -1,13 +1,15 @@
 //! Memory shared with other processes: with `format::local_time` and `process`, the only unsafe code of the crate.
 //!
-//! A [`Mapping`] is a file mapped whole, shared, from offset 0. Everything outside this module sees it as slices of
-//! atomics, as one struct of atomics ([`View`]), or copies bytes in and out. Who may touch what:
+//! A [`Mapping`] is a file of ours, mapped whole, shared, from offset 0; a [`Foreign`] is one of another process, which can
+//! only be read. Everything outside this module sees the first as slices of atomics, as one struct of atomics ([`View`]),
+//! or copies bytes into it; of the second it gets copies. Who may touch what:
 //!
 //! * Words reached through [`Mapping::words`] and [`View`] are atomics: any thread, any time.
 //! * [`Mapping::copy_in`] writes plain bytes. Its caller owns that range: in the log, the range it has reserved. Readers
 //!   of a range that is not yet published, or that has been lapped, may see any bytes; they check afterwards and drop
 //!   what they copied.
-//! * A read-only mapping is only ever loaded from; `copy_in` refuses it.
+//! * A foreign mapping is only ever loaded from, by atomic loads: what another process writes meanwhile makes the copy
+//!   worthless, and nothing else.
 //!
 //! The file is kept as long as the mapping: our own files are allocated whole when made, so that touching them cannot
 //! fail; a foreign file that is cut short while mapped kills the reader, as it does Varnish's own tools.
@@ -16,25 +18,72 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// A shared mapping of a whole file.
+/// Where a file is mapped; unmapped on drop.
 #[derive(Debug)]
-pub struct Mapping {
+struct Area {
     base: NonNull<u8>,
     length: usize,
-    writable: bool,
 }
 
 // SAFETY: the mapping is plain memory owned by this value until drop; all shared access is through atomics or, for
-// `copy_in` and `copy_out`, through the ownership rule in the module's documentation.
-unsafe impl Send for Mapping {}
+// `copy_in`, through the ownership rule in the module's documentation.
+unsafe impl Send for Area {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for Area {}
+
+impl Area {
+    fn map(file: &File, length: usize, protection: libc::c_int) -> io::Result<Area> {
+        if length == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "empty file"));
+        }
+        // SAFETY: a new mapping at an address the kernel picks cannot overlap memory in use.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Area { base, length })
+    }
+
+    /// The area as 32-bit words; a rest of fewer than four bytes is left off.
+    fn words(&self) -> &[AtomicU32] {
+        // SAFETY: the base is page-aligned, the length within the mapping, and any bytes are a valid word. Loads of this
+        // size, relaxed or acquiring, are allowed in memory that cannot be written; others are only made where it can.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length / 4) }
+    }
+
+    /// As 64-bit words.
+    fn long_words(&self) -> &[AtomicU64] {
+        // SAFETY: as `words`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length / 8) }
+    }
+
+    fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY: as `words`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: this mapping was made by `map`, and every reference into it borrows or owns (`View`) this value.
+        unsafe {
+            libc::munmap(self.base.as_ptr().cast(), self.length);
+        }
+    }
+}
+
+/// A file of ours, mapped whole for writing.
+#[derive(Debug)]
+pub struct Mapping(Area);
 
 impl Mapping {
     /// Makes `file` `length` bytes long, with its blocks allocated, and maps it for writing.
@@ -48,7 +97,7 @@ impl Mapping {
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let mapping = Self::map(file, length, libc::PROT_READ | libc::PROT_WRITE)?;
+        let mapping = Mapping(Area::map(file, length, libc::PROT_READ | libc::PROT_WRITE)?);
         mapping.populate();
         Ok(mapping)
     }
@@ -58,95 +107,89 @@ impl Mapping {
     fn populate(&self) {
         // SAFETY: the range is this mapping; the call changes no byte of it.
         unsafe {
-            libc::madvise(self.base.as_ptr().cast(), self.length, libc::MADV_POPULATE_WRITE);
+            libc::madvise(self.0.base.as_ptr().cast(), self.0.length, libc::MADV_POPULATE_WRITE);
         }
-    }
-
-    /// Maps `file` as it is, for reading.
-    ///
-    /// # Errors
-    /// What the kernel says; an empty file cannot be mapped.
-    pub fn open(file: &File) -> io::Result<Mapping> {
-        let length = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-        Self::map(file, length, libc::PROT_READ)
-    }
-
-    fn map(file: &File, length: usize, protection: libc::c_int) -> io::Result<Mapping> {
-        if length == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "empty file"));
-        }
-        // SAFETY: a new mapping at an address the kernel picks cannot overlap memory in use.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, length, writable: protection & libc::PROT_WRITE != 0 })
-    }
-
-    /// The length in bytes.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Never: an empty file cannot be mapped.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
     }
 
     /// The mapping as 32-bit words; a rest of fewer than four bytes is left off.
     pub fn words(&self) -> &[AtomicU32] {
-        // SAFETY: the base is page-aligned, the length within the mapping, and any bytes are a valid word. A read-only
-        // mapping is only loaded from (see the module's documentation).
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length / 4) }
+        self.0.words()
     }
 
     /// The mapping as 64-bit words.
     pub fn long_words(&self) -> &[AtomicU64] {
-        // SAFETY: as `words`.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length / 8) }
+        self.0.long_words()
     }
 
     /// Copies `bytes` to `offset`. The caller owns that range.
     ///
     /// # Panics
-    /// If the range is outside the mapping or the mapping is read-only: a fault of the caller.
+    /// If the range is outside the mapping: a fault of the caller.
     #[inline]
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        assert!(self.writable && offset <= self.length && bytes.len() <= self.length - offset);
+        let Area { base, length } = &self.0;
+        assert!(offset <= *length && bytes.len() <= *length - offset);
         // SAFETY: the range is inside a writable mapping (asserted) and the caller owns it; `bytes` is not part of it,
         // as no safe reference to plain bytes of the mapping exists.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len());
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.as_ptr().add(offset), bytes.len());
         }
-    }
-
-    /// Appends `length` bytes from `offset` to `out`. Nothing is appended, and the answer is false, if the range is
-    /// outside the mapping.
-    pub fn copy_out(&self, offset: usize, length: usize, out: &mut Vec<u8>) -> bool {
-        if offset > self.length || length > self.length - offset {
-            return false;
-        }
-        out.reserve(length);
-        // SAFETY: source range checked above, destination reserved, and a fresh vector's spare room overlaps nothing.
-        // The bytes may change under the copy; the caller checks afterwards whether they were lapped.
-        unsafe {
-            let end = out.as_mut_ptr().add(out.len());
-            std::ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), end, length);
-            out.set_len(out.len() + length);
-        }
-        true
     }
 }
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this mapping was made by `map`, and every reference into it borrows or owns (`View`) this value.
-        unsafe {
-            libc::munmap(self.base.as_ptr().cast(), self.length);
+/// A file of another process, mapped whole for reading.
+#[derive(Debug)]
+pub struct Foreign(Area);
+
+impl Foreign {
+    /// Maps `file` as it is.
+    ///
+    /// # Errors
+    /// What the kernel says; an empty file cannot be mapped.
+    pub fn open(file: &File) -> io::Result<Foreign> {
+        let length = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Foreign(Area::map(file, length, libc::PROT_READ)?))
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.length
+    }
+
+    /// Never: an empty file cannot be mapped.
+    pub fn is_empty(&self) -> bool {
+        self.0.length == 0
+    }
+
+    /// The 32-bit word of that number, with what was written before it; `None` outside the mapping.
+    pub fn word(&self, index: usize) -> Option<u32> {
+        Some(self.0.words().get(index)?.load(Ordering::Acquire))
+    }
+
+    /// The 64-bit word of that number, as [`Foreign::word`].
+    pub fn long_word(&self, index: usize) -> Option<u64> {
+        Some(self.0.long_words().get(index)?.load(Ordering::Acquire))
+    }
+
+    /// Appends `length` bytes from `offset` to `out`. Nothing is appended, and the answer is false, if the range is
+    /// outside the mapping. The bytes may change under the copy; the caller checks afterwards whether they did.
+    pub fn copy_out(&self, offset: usize, length: usize, out: &mut Vec<u8>) -> bool {
+        if offset > self.len() || length > self.len() - offset {
+            return false;
         }
+        out.reserve(length);
+        let (end, words) = (offset + length, self.0.words());
+        // Words where they are whole, and single bytes around them.
+        let first = offset.next_multiple_of(4).min(end);
+        let last = first + (end - first) / 4 * 4;
+        let bytes =
+            |range: Range<usize>| self.0.bytes()[range].iter().map(|byte| byte.load(Ordering::Relaxed));
+        out.extend(bytes(offset..first));
+        for word in &words[first / 4..last / 4] {
+            out.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        out.extend(bytes(last..end));
+        true
     }
 }
 
@@ -183,12 +226,13 @@ impl<T: Plain> View<T> {
     /// The struct at byte `offset`.
     ///
     /// # Panics
-    /// If it does not fit or is not aligned, or the mapping is read-only: a fault of the caller.
+    /// If it does not fit or is not aligned: a fault of the caller.
     pub fn new(mapping: Arc<Mapping>, offset: usize) -> View<T> {
-        assert!(mapping.writable && offset.is_multiple_of(align_of::<T>()));
-        assert!(offset <= mapping.length && size_of::<T>() <= mapping.length - offset);
+        let Area { base, length } = mapping.0;
+        assert!(offset.is_multiple_of(align_of::<T>()));
+        assert!(offset <= length && size_of::<T>() <= length - offset);
         // SAFETY: the offset is inside the mapping (asserted).
-        let at = unsafe { mapping.base.add(offset) }.cast();
+        let at = unsafe { base.add(offset) }.cast();
         View { at, _mapping: mapping }
     }
 }
@@ -201,5 +245,34 @@ impl<T: Plain> Deref for View<T> {
         // SAFETY: in range and aligned (asserted in `new`), alive while the view holds the mapping, and any bytes are a
         // valid `T` (`Plain`).
         unsafe { self.at.as_ref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vsm::tests::Scratch;
+
+    #[test]
+    fn what_is_copied_out_is_what_was_copied_in_at_any_offset() {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("map");
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        let content: Vec<u8> = (0..=40).collect();
+        let mapping = Mapping::create(&file, content.len()).unwrap();
+        mapping.copy_in(0, &content);
+        let foreign = Foreign::open(&file).unwrap();
+        assert_eq!((foreign.len(), mapping.words().len(), mapping.long_words().len()), (41, 10, 5));
+        for offset in 0..=content.len() {
+            for length in 0..=content.len() + 1 - offset {
+                let mut out = vec![7];
+                let fits = foreign.copy_out(offset, length, &mut out);
+                assert_eq!(fits, offset + length <= content.len());
+                assert_eq!(out[1..], content[offset..offset + if fits { length } else { 0 }]);
+            }
+        }
+        assert!(!foreign.copy_out(usize::MAX, 2, &mut Vec::new()));
+        assert_eq!((foreign.word(9), foreign.word(10)), (Some(u32::from_ne_bytes([36, 37, 38, 39])), None));
+        assert_eq!((foreign.long_word(5), foreign.long_word(4).is_some()), (None, true));
     }
 }

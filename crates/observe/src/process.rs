@@ -79,9 +79,12 @@ pub enum Side {
 /// Goes to the background: to be called while the process has one thread, with nothing unwritten in buffers.
 ///
 /// # Errors
-/// What the kernel says.
+/// What the kernel says; `Unsupported` if there are other threads, of which the child would have no more than their locks.
 pub fn detach() -> io::Result<Side> {
-    // SAFETY: with one thread (the caller's promise, as above) the child's memory is as whole as the parent's.
+    if std::fs::read_dir("/proc/self/task")?.nth(1).is_some() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the process has several threads"));
+    }
+    // SAFETY: with one thread (seen above) the child's memory is as whole as the parent's.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -96,6 +99,15 @@ pub fn detach() -> io::Result<Side> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_of_several_threads_stays_where_it_is() {
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || wait.recv());
+        assert_eq!(detach().unwrap_err().kind(), io::ErrorKind::Unsupported);
+        drop(end);
+        assert!(other.join().unwrap().is_err());
+    }
 
     #[test]
     fn a_signal_is_seen_once() {

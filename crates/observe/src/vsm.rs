@@ -9,7 +9,7 @@
 //! A line is added by one append after the segment is complete, and is taken back by the same line with `-`; when most
 //! lines are dead the index is written anew beside the old one and renamed over it, which readers see by its inode.
 
-use crate::map::Mapping;
+use crate::map::{Foreign, Mapping};
 use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -321,10 +321,10 @@ fn parse_entry(text: &str) -> Option<Entry> {
 ///
 /// # Errors
 /// What the kernel says, or `InvalidData` if the file is shorter than the index claims.
-pub fn open_segment(work_directory: &Path, part: &str, entry: &Entry) -> io::Result<Mapping> {
+pub fn open_segment(work_directory: &Path, part: &str, entry: &Entry) -> io::Result<Foreign> {
     let path = work_directory.join(part).join(&entry.file);
     let mapping =
-        File::open(&path).and_then(|file| Mapping::open(&file)).map_err(|error| at(&path, &error))?;
+        File::open(&path).and_then(|file| Foreign::open(&file)).map_err(|error| at(&path, &error))?;
     if entry.offset.checked_add(entry.size).is_none_or(|end| end > mapping.len()) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,

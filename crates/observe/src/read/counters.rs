@@ -1,13 +1,12 @@
 //! The counters of other processes, by their documents.
 
-use crate::map::Mapping;
+use crate::map::Foreign;
 use crate::shm::{HEAD_BYTES, STRIPE_CLASS};
 use crate::vsm::{self, Entry, Index, MANAGER, WORKER};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,21 +132,22 @@ fn read_part(work_directory: &Path, part: &str, index: &Index, values: &mut Vec<
     }
 }
 
-fn value_at(mapping: &Mapping, entry: &Entry, offset: usize) -> Option<u64> {
+fn value_at(mapping: &Foreign, entry: &Entry, offset: usize) -> Option<u64> {
     if !offset.is_multiple_of(8) || !entry.offset.is_multiple_of(8) || offset.checked_add(8)? > entry.size {
         return None;
     }
-    Some(mapping.long_words().get((entry.offset + offset) / 8)?.load(Ordering::Relaxed))
+    mapping.long_word((entry.offset + offset) / 8)
 }
 
 /// The document's number and where the values begin, if the segment is complete.
-fn read_head(mapping: &Mapping, entry: &Entry) -> Option<(u64, usize)> {
-    let ready = value_at(mapping, entry, 0)? as u32;
+fn read_head(mapping: &Foreign, entry: &Entry) -> Option<(u64, usize)> {
+    // Of the first eight bytes only these four are written.
+    let ready = mapping.word(entry.offset / 4)?;
     let body = usize::try_from(value_at(mapping, entry, 8)?).ok()?;
     (ready == 1 && (HEAD_BYTES..=entry.size).contains(&body)).then_some((value_at(mapping, entry, 16)?, body))
 }
 
-fn read_document(mapping: &Mapping, entry: &Entry) -> Option<(u64, Vec<Row>)> {
+fn read_document(mapping: &Foreign, entry: &Entry) -> Option<(u64, Vec<Row>)> {
     let (id, body) = read_head(mapping, entry)?;
     let mut text = Vec::new();
     mapping.copy_out(entry.offset + body, entry.size - body, &mut text);

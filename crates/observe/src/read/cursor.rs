@@ -4,7 +4,7 @@
 //! overwritten: it stops with [`Next::Overrun`] and is placed anew by its owner. Each record is copied out first and
 //! only then is the distance tested, so what is handed out was whole.
 
-use crate::map::Mapping;
+use crate::map::Foreign;
 use crate::query::Source;
 use crate::tags::Tag;
 use crate::vsl::{
@@ -80,7 +80,7 @@ impl Source for Record<'_> {
 /// Reads the log of one run of a worker.
 #[derive(Debug)]
 pub struct Cursor {
-    mapping: Mapping,
+    mapping: Foreign,
     /// Byte offset of the log within the mapping.
     base: usize,
     work_directory: PathBuf,
@@ -112,10 +112,11 @@ impl Cursor {
         if entry.offset % 8 != 0 || entry.size < HEAD_BYTES + 4 * PARTS as usize {
             return Err(bad());
         }
-        let long = &mapping.long_words()[entry.offset / 8..];
-        let part_words = long[PART_WORDS_AT].load(Ordering::Relaxed);
+        let long = |index: usize| mapping.long_word(entry.offset / 8 + index).unwrap_or(0);
+        let magic = long(0);
+        let part_words = long(PART_WORDS_AT);
         let room = ((entry.size - HEAD_BYTES) / 4) as u64;
-        if long[0].load(Ordering::Acquire).to_ne_bytes() != *MAGIC
+        if magic.to_ne_bytes() != *MAGIC
             || part_words == 0
             || part_words.checked_mul(u64::from(PARTS)).is_none_or(|words| words > room.min(u32::MAX.into()))
         {
@@ -146,10 +147,9 @@ impl Cursor {
             Position::Newest => 0,
         };
         let part = newest.wrapping_sub(back);
-        let offset = self.mapping.long_words()[self.base / 8 + OFFSETS_AT + (part % PARTS) as usize]
-            .load(Ordering::Relaxed);
-        match u32::try_from(offset) {
-            Ok(offset) if offset < self.end() => (self.part, self.at) = (part, offset),
+        let offset = self.mapping.long_word(self.base / 8 + OFFSETS_AT + (part % PARTS) as usize);
+        match offset.map(u32::try_from) {
+            Some(Ok(offset)) if offset < self.end() => (self.part, self.at) = (part, offset),
             // Not yet written: the log is young and begins at its beginning.
             _ => (self.part, self.at) = (newest - newest % PARTS, 0),
         }
@@ -230,11 +230,13 @@ impl Cursor {
     }
 
     fn word(&self, at: u32) -> u32 {
-        self.mapping.words()[self.base / 4 + RING_AT + at as usize].load(Ordering::Acquire)
+        let word = self.mapping.word(self.base / 4 + RING_AT + at as usize);
+        word.expect("the ring was seen to lie within the mapping, and the place within the ring")
     }
 
     fn newest_part(&self) -> u32 {
-        self.mapping.words()[self.base / 4 + PART_AT].load(Ordering::Acquire)
+        let word = self.mapping.word(self.base / 4 + PART_AT);
+        word.expect("the log's head was seen to lie within the mapping")
     }
 
     fn is_lapped(&self) -> bool {
