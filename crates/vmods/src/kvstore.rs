@@ -195,10 +195,33 @@ fn printed(value: Stored) -> Text {
 
 /// What one request has set (or deleted: `None`) in stores of its own scope.
 #[derive(Default)]
-struct Overlay(HashMap<Text, Option<Text>>);
+struct Overlay {
+    set: HashMap<Text, Option<Text>>,
+    /// Of the keys and values in `set`.
+    bytes: usize,
+}
 
 /// How many keys a request may set.
 const OVERLAY_MAX: usize = 4096;
+
+/// The most bytes of the keys and values that a request sets.
+const OVERLAY_BYTES_MAX: usize = 4 << 20;
+
+impl Overlay {
+    fn note(&mut self, key: &[u8], value: Option<Text>) -> Result<()> {
+        let size = |value: &Option<Text>| key.len() + value.as_ref().map_or(0, Text::len);
+        let old = self.set.get(key).map(size);
+        let bytes = self.bytes - old.unwrap_or(0) + size(&value);
+        if bytes > OVERLAY_BYTES_MAX || (old.is_none() && self.set.len() >= OVERLAY_MAX) {
+            let words =
+                format!("more than {OVERLAY_MAX} keys or {OVERLAY_BYTES_MAX} bytes of them in one request");
+            return Err(Fault(format!("kvstore: {words}")));
+        }
+        self.bytes = bytes;
+        self.set.insert(Text::copy_from_slice(key), value);
+        Ok(())
+    }
+}
 
 /// The request's own layer of a store, if the store has such and a request runs.
 fn overlay<'call>(call: &'call mut Call<'_>, store: &Arc<Store>) -> Option<&'call mut Overlay> {
@@ -231,7 +254,7 @@ fn expiry(ttl: f64, now: Time) -> Option<Time> {
 fn get(call: &mut Call<'_>) -> Result<Value> {
     let (store, arguments) = (store(call)?, Arguments(call.arguments));
     let key = arguments.text_or_empty(0)?;
-    let own = overlay(call, &store).and_then(|overlay| overlay.0.get(key).cloned());
+    let own = overlay(call, &store).and_then(|overlay| overlay.set.get(key).cloned());
     let found = match own {
         Some(own) => own,
         None => store.get(key, call.host.now()).map(printed),
@@ -247,7 +270,7 @@ fn set(call: &mut Call<'_>) -> Result<Value> {
     let (store, arguments) = (store(call)?, Arguments(call.arguments));
     let (key, value) = (arguments.text_or_empty(0)?, arguments.text_or_empty(1)?);
     if let Some(overlay) = overlay(call, &store) {
-        note(overlay, key, Some(Text::copy_from_slice(value)))?;
+        overlay.note(key, Some(Text::copy_from_slice(value)))?;
         return Ok(Value::Void);
     }
     let now = call.host.now();
@@ -255,20 +278,12 @@ fn set(call: &mut Call<'_>) -> Result<Value> {
     Ok(Value::Void)
 }
 
-fn note(overlay: &mut Overlay, key: &[u8], value: Option<Text>) -> Result<()> {
-    if overlay.0.len() >= OVERLAY_MAX && !overlay.0.contains_key(key) {
-        return Err(Fault(format!("kvstore: more than {OVERLAY_MAX} keys in one request")));
-    }
-    overlay.0.insert(Text::copy_from_slice(key), value);
-    Ok(())
-}
-
 /// `x.delete(key)`
 fn delete(call: &mut Call<'_>) -> Result<Value> {
     let (store, arguments) = (store(call)?, Arguments(call.arguments));
     let key = arguments.text_or_empty(0)?;
     match overlay(call, &store) {
-        Some(overlay) => note(overlay, key, None)?,
+        Some(overlay) => overlay.note(key, None)?,
         None => store.delete(key),
     }
     Ok(Value::Void)
@@ -282,13 +297,13 @@ fn counter(call: &mut Call<'_>) -> Result<Value> {
     if store.by_request && !matches!(call.subroutine, Sub::Init | Sub::Fini) {
         let global = store.get(key, now);
         let Some(overlay) = overlay(call, &store) else { return Ok(Value::Int(0)) };
-        let before = match overlay.0.get(key) {
+        let before = match overlay.set.get(key) {
             Some(own) => own.clone().map_or(0, |text| number(&Stored::Text(text))),
             None => global.as_ref().map_or(0, number),
         };
         let after = before.saturating_add(delta);
         if delta != 0 {
-            note(overlay, key, Some(after.to_string().into()))?;
+            overlay.note(key, Some(after.to_string().into()))?;
         }
         return Ok(Value::Int(after));
     }
@@ -385,6 +400,26 @@ mod tests {
         assert_eq!(get(&mut host), "-");
         host.end_task();
         assert_eq!(get(&mut host), "1");
+    }
+
+    #[test]
+    fn what_a_request_sets_is_bounded() {
+        let key = |number: usize| number.to_string().into_bytes();
+        let mut overlay = Overlay::default();
+        let mib = |number| Some(vec![number; 1 << 20].into());
+        // Three of four are in, with their keys; what is set anew takes the place of what was there.
+        for number in [0, 1, 2, 1, 1, 1] {
+            overlay.note(&key(number), mib(number as u8)).unwrap();
+        }
+        assert_eq!(overlay.bytes, 3 * ((1 << 20) + 1));
+        assert!(overlay.note(&key(3), mib(3)).is_err());
+        overlay.note(&key(2), None).unwrap();
+        overlay.note(&key(3), mib(3)).unwrap();
+
+        let mut overlay = Overlay::default();
+        (0..OVERLAY_MAX).for_each(|number| overlay.note(&key(number), None).unwrap());
+        assert!(overlay.note(&key(OVERLAY_MAX), None).is_err());
+        overlay.note(&key(0), Some("x".into())).unwrap();
     }
 
     #[test]
