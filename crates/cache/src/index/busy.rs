@@ -1,5 +1,6 @@
 //! The right and duty to fetch an object that others wait for.
 
+use super::head::VARIANTS_MAX;
 use super::{Index, Key};
 use rules::vary;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ impl Busy {
                         other.shade();
                     }
                 }
-                head.variants.push(Arc::clone(&object));
+                old.extend(head.enter(Arc::clone(&object), VARIANTS_MAX));
             }
             std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
             shard.simplify(&self.key);

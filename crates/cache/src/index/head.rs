@@ -7,6 +7,10 @@ use store::Object;
 
 use copal_store as store;
 
+/// The most objects under one key: each lookup that none of them fits looks at all. Their requests differ in fields that
+/// clients choose, so a client could make any number of them; beyond this the oldest goes for the newest.
+pub(crate) const VARIANTS_MAX: usize = 4096;
+
 /// Variants, running fetches and waiting requests of one key.
 #[derive(Debug, Default)]
 pub struct Head {
@@ -46,6 +50,12 @@ pub(crate) fn is_alike(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl Head {
+    /// Adds an object; gives back the oldest, which goes for it, if there are more than `most` now.
+    pub(crate) fn enter(&mut self, object: Arc<Object>, most: usize) -> Option<Arc<Object>> {
+        self.variants.push(object);
+        (self.variants.len() > most).then(|| self.variants.remove(0))
+    }
+
     /// Notes a new fetch, for a request that insists so much, and returns its number.
     pub(crate) fn begin(&mut self, predicted: &[u8], insists: Insists) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);

@@ -302,7 +302,8 @@ impl Shard {
         }
         let head = self.heads.get_mut(object.key())?;
         let index = head.variants.iter().position(|variant| Arc::ptr_eq(variant, object))?;
-        let removed = head.variants.swap_remove(index);
+        // The others keep their order: of several that fit, the newest is to be found.
+        let removed = head.variants.remove(index);
         self.simplify(object.key());
         Some(removed)
     }

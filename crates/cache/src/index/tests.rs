@@ -1,6 +1,7 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
 use super::busy::Admit;
+use super::head::Head;
 use super::insist::{Insistent, Insists};
 use super::lookup::{Found, Query, Suits, Waited};
 use super::{Index, Key};
@@ -179,6 +180,32 @@ fn variants_stand_side_by_side_and_are_replaced_each_by_its_own() {
     assert!(old.is_gone());
     assert_eq!(bench.index.objects(&key(1)).len(), 2);
     assert!(matches!(bench.look(key(1), 101.0, b"b", None), Found::Hit(_)));
+}
+
+#[test]
+fn rfc9111_4_1_the_newest_that_fits_is_found_also_when_another_went() {
+    let bench = Bench::new(None);
+    let [first, older, newest] = [b"a", b"b", b"c"].map(|name| {
+        let object = bench.object(key(1), name, 0, 60.0, b"body");
+        bench.miss(key(1), 101.0, name).insert(Arc::clone(&object));
+        object
+    });
+    assert!(bench.index.unlink(&first));
+    let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
+    let found = bench.look_twice(&plain(key(1), 101.0, &fits, &predict), None);
+    assert!(matches!(found, Found::Hit(object) if Arc::ptr_eq(&object, &newest)));
+    assert!(!older.is_gone());
+}
+
+#[test]
+fn beyond_the_most_variants_the_oldest_goes_for_the_newest() {
+    let bench = Bench::new(None);
+    let mut head = Head::default();
+    let mut enter = |name: &[u8]| head.enter(bench.object(key(1), name, 0, 60.0, b"body"), 3);
+    assert!([b"a", b"b", b"c"].iter().all(|name| enter(*name).is_none()));
+    let gone: Vec<_> = [b"d", b"e"].iter().map(|name| enter(*name).unwrap().variant().to_vec()).collect();
+    assert_eq!(gone, [b"a", b"b"]);
+    assert_eq!(head.variants.len(), 3);
 }
 
 /// A thread may go on with the object it knows only as long as no other kind of variant came after it.
