@@ -131,7 +131,13 @@ impl Assembly {
             self.out.clear();
             self.out_at = 0;
             match &mut self.part {
-                Part::None => self.next(),
+                Part::None => {
+                    self.next();
+                    // A page may be full of includes that are refused: nothing of it is sent, and nothing is waited for.
+                    if matches!(self.part, Part::None) {
+                        self.pace.step().await;
+                    }
+                }
                 Part::End => return Ok(false),
                 Part::Stored(cursor) => {
                     let known = &self.known;
