@@ -27,7 +27,8 @@ mod worker;
 
 use std::process::ExitCode;
 
-/// Objects are of all sizes and come and go on all threads.
+/// Objects are of all sizes and come and go on all threads. A sanitizer brings an allocator of its own, which it watches.
+#[cfg(not(copal_sanitize))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

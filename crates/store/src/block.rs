@@ -15,13 +15,17 @@ use crate::pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
+/// The largest block that is cut from a slab. None is under a sanitizer: it watches blocks that the allocator gives, not
+/// those within them.
+const POOLED_MAX: usize = if cfg!(copal_sanitize) { 0 } else { pool::LARGEST };
+
 /// Memory of `size` bytes, initialised, aligned to [`pool::ALIGNMENT`]. What earlier owners wrote may still stand in it.
 /// The process ends if the machine has no memory left, as with any allocation.
 pub(crate) fn allocate(size: usize) -> NonNull<u8> {
     if size == 0 {
         return NonNull::<u128>::dangling().cast();
     }
-    if size <= pool::LARGEST {
+    if size <= POOLED_MAX {
         return pool::take(size);
     }
     let layout = layout(size);
@@ -38,7 +42,7 @@ pub(crate) unsafe fn release(start: NonNull<u8>, size: usize) {
     match size {
         0 => {}
         // SAFETY: from the pool by the same rule as in `allocate`; the rest is passed on to the caller.
-        1..=pool::LARGEST => unsafe { pool::give_back(start, size) },
+        _ if size <= POOLED_MAX => unsafe { pool::give_back(start, size) },
         // SAFETY: allocated with this layout; the rest is passed on to the caller.
         _ => unsafe { dealloc(start.as_ptr(), layout(size)) },
     }
