@@ -60,8 +60,20 @@ pub trait RequestBody {
     /// Whether some of it has been read, so that it cannot be sent to an origin from its beginning.
     fn is_begun(&self) -> bool;
 
-    /// Reads some of it: the count, 0 at its end. The first call makes the connection send `100 Continue` where that is
-    /// expected.
+    /// Whether the client still waits for `100 Continue` before it sends it.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Has the client send it, if it still waits for `100 Continue`. This takes no time.
+    fn go_on(&mut self) {}
+
+    /// The interim responses that went to the client since the last call, the oldest first; for the log.
+    fn told(&mut self) -> Vec<ResponseHead> {
+        Vec::new()
+    }
+
+    /// Reads some of it: the count, 0 at its end. The first call does what [`RequestBody::go_on`] does.
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, BodyError>>;
 
     /// Sends an interim response (RFC 9110, section 15.2) to the client ahead of the response, if it understands such.
@@ -236,6 +248,8 @@ pub struct Exchange {
     /// `resp.filters` as VCL set it.
     pub(crate) filters: Option<Text>,
     pub(crate) framing: RequestFraming,
+    /// `std.late_100_continue`: a client that waits for `100 Continue` gets it when its body is first read.
+    pub(crate) late_continue: bool,
     pub(crate) synthetic: Vec<u8>,
     /// Memory for short texts.
     pub(crate) scratch: Vec<u8>,
@@ -310,6 +324,7 @@ impl Exchange {
             do_esi: None,
             filters: None,
             framing: RequestFraming::None,
+            late_continue: false,
             synthetic: Vec::new(),
             scratch: Vec::new(),
             task_data: Vec::new(),
@@ -343,6 +358,7 @@ impl Exchange {
         self.restarts = 0;
         self.hit = false;
         self.framing = framing;
+        self.late_continue = false;
         self.close = self.close_after;
         self.vcl_failed = false;
         self.client_ip = self.session.client;

@@ -555,6 +555,10 @@ impl Host for Exchange {
         Exchange::timestamp(self, &String::from_utf8_lossy(label), now);
     }
 
+    fn late_100_continue(&mut self, late: bool) {
+        self.late_continue = late;
+    }
+
     fn set_ip_tos(&mut self, tos: u8) -> Result<()> {
         self.session.tos.set(Some(tos));
         Ok(())

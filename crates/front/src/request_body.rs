@@ -16,8 +16,6 @@ use wire::chunked::Decoder;
 use wire::h1::RequestFraming;
 use wire::{ResponseHead, Version};
 
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 /// How much of a body is buffered at once.
 const AHEAD: usize = 64 << 10;
 
@@ -44,6 +42,8 @@ pub(crate) struct ClientBody<'connection> {
     to_continue: bool,
     /// The client understands interim responses (RFC 9110, section 15.2).
     takes_interim: bool,
+    /// The interim responses that were sent and not yet asked for.
+    told: Vec<ResponseHead>,
     /// What was to be sent before the response.
     pub(crate) ahead: Ahead,
     /// Body bytes handed out, without framing.
@@ -65,8 +65,9 @@ impl<'connection> ClientBody<'connection> {
             RequestFraming::Length(length) => State::Length(length),
             RequestFraming::Chunked => State::Chunked(Box::default()),
         };
-        let to_continue = expects_continue && buffer.is_empty();
+        // RFC 9110, section 10.1.1: an HTTP/1.0 client expects nothing, whatever it says.
         let takes_interim = version == Version::Http11;
+        let to_continue = expects_continue && takes_interim && buffer.is_empty();
         let ahead = Ahead::default();
         Self {
             stream,
@@ -78,6 +79,7 @@ impl<'connection> ClientBody<'connection> {
             waiting: false,
             to_continue,
             takes_interim,
+            told: Vec::new(),
             ahead,
             received: 0,
         }
@@ -147,12 +149,32 @@ impl<'connection> ClientBody<'connection> {
         }
     }
 
-    fn poll_continue(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        if std::mem::take(&mut self.to_continue) {
-            self.ahead.add(CONTINUE.to_vec());
+    /// Puts `100 Continue` in the way to the client, if that waits for it.
+    fn add_continue(&mut self) -> bool {
+        let waits = std::mem::take(&mut self.to_continue);
+        if waits {
+            let head = go_on(Version::Http11);
+            self.ahead.add(text(&head));
+            self.told.push(head);
         }
+        waits
+    }
+
+    fn poll_continue(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        self.add_continue();
         self.ahead.poll_send(self.stream, context).map_err(|_| BodyError)
     }
+}
+
+/// `100 Continue` (RFC 9110, section 15.2.1).
+pub(crate) fn go_on(version: Version) -> ResponseHead {
+    ResponseHead { version, status: 100, reason: b"Continue".to_vec(), ..ResponseHead::default() }
+}
+
+fn text(head: &ResponseHead) -> Vec<u8> {
+    let mut message = Vec::new();
+    wire::h1::write_response_head(head, &mut message);
+    message
 }
 
 impl RequestBody for ClientBody<'_> {
@@ -165,12 +187,24 @@ impl RequestBody for ClientBody<'_> {
     }
 
     fn interim(&mut self, head: &ResponseHead) {
-        if self.takes_interim {
-            let mut message = Vec::new();
-            wire::h1::write_response_head(head, &mut message);
-            self.ahead.offer(message);
+        if self.takes_interim && self.ahead.offer(text(head)) {
+            self.told.push(head.clone());
             self.ahead.send_present(self.stream);
         }
+    }
+
+    fn waits(&self) -> bool {
+        self.to_continue
+    }
+
+    fn go_on(&mut self) {
+        if self.add_continue() {
+            self.ahead.send_present(self.stream);
+        }
+    }
+
+    fn told(&mut self) -> Vec<ResponseHead> {
+        std::mem::take(&mut self.told)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {

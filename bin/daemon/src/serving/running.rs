@@ -277,15 +277,16 @@ impl Running {
         self.note_done(&format!("vcl.state {name} {}", temperature(warm)));
     }
 
-    /// Takes the VCL out of service; what is left of it goes when its last request has.
+    /// Takes the VCL out of service; what is left of it goes when its last request has. Where there is none, what its
+    /// `vcl_fini` logs stands in the log between the command and its reply.
     pub(super) fn discard(&mut self, name: &str) {
-        if let Some(mut service) = self.services.remove(name) {
-            end_probes(&mut service);
-            show_counters(&service.vcl, false);
-            self.lingering.push(service.vcl);
-            self.note_done(&format!("vcl.discard {name}"));
-        }
+        let Some(mut service) = self.services.remove(name) else { return };
+        self.note(&format!("vcl.discard {name}"));
+        end_probes(&mut service);
+        show_counters(&service.vcl, false);
+        self.lingering.push(service.vcl);
         self.tick();
+        self.note_reply(Status::Ok.code(), "");
     }
 
     /// Requests and the like that use the VCL.

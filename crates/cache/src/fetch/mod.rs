@@ -261,6 +261,8 @@ pub(crate) struct Fetch {
     pub(crate) chosen: Option<BackendRef>,
     pub(crate) timeouts: Timeouts,
     pub(crate) upload: Upload,
+    /// When the client's body ended, or broke off, if it was sent on as it came.
+    pub(crate) uploaded: Option<Time>,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
     /// What is stored is good for others: a refusal or a failure does not take its place.
@@ -417,6 +419,7 @@ impl Fetch {
             chosen: None,
             timeouts: Timeouts::default(),
             upload: Upload::None,
+            uploaded: None,
             client_ip,
             identity: None,
             spares: false,

@@ -163,8 +163,13 @@ async fn exchange(
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
     let sent = connection.write_head(&head, &cached).await.map_err(failed)?;
     fetch.trail.sent = (head.len() as u64, cached.len() as u64);
-    upload(fetch, body, &mut connection, sent).await?;
+    let streams = matches!(fetch.upload, Upload::Stream(_));
+    let uploaded = upload(fetch, body, &mut connection, sent).await;
     let now = fetch.local.now();
+    if streams {
+        fetch.uploaded = Some(now);
+    }
+    uploaded?;
     fetch.trail.timestamp("Bereq", now);
     let read = read_head(fetch, body, &mut connection).await;
     fetch.trail.received_head = connection.traffic().received_head_bytes;

@@ -451,12 +451,20 @@ pub(crate) fn set_connection(exchange: &mut Exchange) {
 impl Exchange {
     /// Logs the response's head as it is now.
     pub(crate) fn log_response_head(&mut self) {
-        let records = &mut self.records;
-        records.text(Tag::RespProtocol, protocol(self.response.version));
-        records.numbers(Tag::RespStatus, &[u64::from(self.response.status)]);
-        records.text(Tag::RespReason, &self.response.reason);
-        for line in self.response.fields.lines() {
-            records.text(Tag::RespHeader, line);
-        }
+        log_head(&mut self.records, &self.response);
+    }
+
+    /// Logs an interim response that the client was sent.
+    pub(crate) fn log_interim(&mut self, head: &wire::ResponseHead) {
+        log_head(&mut self.records, head);
+    }
+}
+
+fn log_head(records: &mut observe::Records, head: &wire::ResponseHead) {
+    records.text(Tag::RespProtocol, protocol(head.version));
+    records.numbers(Tag::RespStatus, &[u64::from(head.status)]);
+    records.text(Tag::RespReason, &head.reason);
+    for line in head.fields.lines() {
+        records.text(Tag::RespHeader, line);
     }
 }

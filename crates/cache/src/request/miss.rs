@@ -1,6 +1,6 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
-use super::{Step, fail, lookup};
+use super::{Step, fail, lookup, upload};
 use crate::exchange::{Exchange, RequestBody, Source};
 use crate::fetch::{self, update};
 use crate::index::busy::Busy;
@@ -37,6 +37,7 @@ pub(crate) async fn step(
                 fetch.others = update::others(objects, fetch.stale.as_deref());
             }
             let fetched = fetch.run(body).await;
+            upload::fetched(exchange, body, fetch.uploaded);
             take(exchange, &mut fetch, fetched)
         }
         Action::Pass(_) => {
@@ -75,6 +76,7 @@ async fn head(
         }
     };
     let fetched = fetch.run(body).await;
+    upload::fetched(exchange, body, fetch.uploaded);
     take(exchange, &mut fetch, fetched)
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod recv;
 pub(crate) mod restart;
 pub(crate) mod sparse;
 pub(crate) mod synth;
+pub(crate) mod upload;
 
 use crate::exchange::{Exchange, Outcome, RequestBody};
 use crate::index::busy::Busy;
@@ -76,10 +77,16 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
     let mut step = Step::Recv;
     loop {
         step = match step {
-            Step::Recv => match recv::step(exchange) {
-                recv::Decided::Step(step) => step,
-                recv::Decided::Wait(wait) => Box::pin(recv::wait(exchange, body, wait)).await,
-            },
+            Step::Recv => {
+                let step = match recv::step(exchange) {
+                    recv::Decided::Step(step) => step,
+                    recv::Decided::Wait(wait) => Box::pin(recv::wait(exchange, body, wait)).await,
+                };
+                if exchange.has_unread_body() {
+                    upload::go_on(exchange, body, &step);
+                }
+                step
+            }
             Step::Hash(after) => hash::step(exchange, after).await,
             Step::Lookup => match lookup::step(exchange) {
                 Some(step) => step,
@@ -87,7 +94,7 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
             },
             Step::Hit(known, Some(busy), freshness) if exchange.has_unread_body() => {
                 // The fetch in the background may want to send it on.
-                Box::pin(recv::keep_body(exchange, body)).await;
+                Box::pin(upload::keep(exchange, body)).await;
                 hit::step(exchange, known, Some(busy), freshness).await
             }
             Step::Hit(known, busy, freshness) => hit::step(exchange, known, busy, freshness).await,
@@ -95,7 +102,15 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
             Step::Pass => Box::pin(pass::step(exchange, body)).await,
             Step::Pipe => Box::pin(pipe::step(exchange)).await,
             Step::Purge => purge::step(exchange).await,
-            Step::Synth(status, reason) => synth::step(exchange, status, reason).await,
+            Step::Synth(status, reason) => {
+                let waits = exchange.has_unread_body() && body.waits();
+                let step = synth::step(exchange, status, reason, waits).await;
+                if waits && matches!(step, Step::Done(Outcome::Deliver)) && !exchange.close {
+                    // VCL keeps the connection, so the body comes first.
+                    upload::tell(exchange, body);
+                }
+                step
+            }
             Step::Deliver => deliver::step(exchange).await,
             Step::Restart => restart::step(exchange),
             Step::Done(outcome) => return outcome,

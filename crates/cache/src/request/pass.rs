@@ -1,6 +1,6 @@
 //! `vcl_pass`: fetch for this request alone.
 
-use super::{Step, fail, hash, miss, purge};
+use super::{Step, fail, hash, miss, purge, upload};
 use crate::exchange::{Exchange, RequestBody};
 use crate::fetch::{self, change::Change};
 use copal_observe::Tag;
@@ -33,12 +33,7 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
             if let Some(change) = &fetch.change {
                 end_others(exchange, change).await;
             }
-            if exchange.cached_body.is_none() && body.is_begun() {
-                // Varnish reads it into a piece of this store on its way.
-                exchange.records.text(Tag::Storage, b"malloc Transient");
-                let now = exchange.local.now();
-                exchange.timestamp("ReqBody", now);
-            }
+            upload::fetched(exchange, body, fetch.uploaded);
             miss::take(exchange, &mut fetch, fetched)
         }
         Action::Restart => Step::Restart,

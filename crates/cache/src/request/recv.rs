@@ -1,15 +1,13 @@
 //! `vcl_recv`: is this a request we look up, pass, pipe, purge or answer ourselves?
 
-use super::{AfterHash, Step, fail};
+use super::{AfterHash, Step, fail, upload};
 use crate::exchange::{Exchange, RequestBody};
 use crate::local::Current;
 use crate::reason::Reason;
-use bytes::Bytes;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use vcl::exec::{Step as VclStep, Wait};
@@ -154,7 +152,7 @@ pub(crate) async fn wait(exchange: &mut Exchange, body: &mut dyn RequestBody, wa
             Wait::CacheBody { .. } if exchange.cached_body.is_some() => Ok(Value::Bool(true)),
             Wait::CacheBody { limit } => {
                 let limit = limit.min(exchange.current.settings.cache_req_body_max);
-                Ok(Value::Bool(read_into_memory(exchange, body, limit).await))
+                Ok(Value::Bool(upload::read(exchange, body, limit).await))
             }
         };
         let step = exchange.resume(value);
@@ -163,50 +161,6 @@ pub(crate) async fn wait(exchange: &mut Exchange, body: &mut dyn RequestBody, wa
             Decided::Wait(next) => wait = next,
         }
     }
-}
-
-/// Reads the request body up to `limit` bytes for `std.cache_req_body`. A larger body is a `false` to VCL; what was read
-/// of it is lost, so the connection closes after the answer.
-/// Reads the request body into memory for a fetch that outlives the request; without it, if it is too large.
-pub(crate) async fn keep_body(exchange: &mut Exchange, body: &mut dyn RequestBody) {
-    let limit = exchange.current.settings.cache_req_body_max;
-    read_into_memory(exchange, body, limit).await;
-}
-
-async fn read_into_memory(exchange: &mut Exchange, body: &mut dyn RequestBody, limit: u64) -> bool {
-    let mut kept = Vec::new();
-    let mut buffer = vec![0; 16 << 10];
-    loop {
-        match poll_fn(|context| body.poll_read(context, &mut buffer)).await {
-            Ok(0) => break,
-            Ok(count) if kept.len() as u64 + count as u64 <= limit => {
-                kept.extend_from_slice(&buffer[..count])
-            }
-            Ok(_) | Err(_) => {
-                exchange.close = true;
-                exchange.framing = wire::h1::RequestFraming::None;
-                return false;
-            }
-        }
-    }
-    keep(exchange, kept)
-}
-
-/// Keeps a request body that was read, in `req.storage` or else in `Transient`; false if there is no room for it.
-fn keep(exchange: &mut Exchange, body: Vec<u8>) -> bool {
-    let stores = &exchange.local.shared.stores;
-    let wanted = exchange.storage_hint.as_ref().and_then(|name| stores.find(name));
-    let engine = wanted.unwrap_or(stores.transient());
-    let reserved = engine.reserve(body.len() as u64);
-    exchange.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
-    let Ok(hold) = reserved else {
-        exchange.close = true;
-        exchange.framing = wire::h1::RequestFraming::None;
-        return false;
-    };
-    exchange.cached_body = Some(Bytes::from(body));
-    exchange.cached_body_hold = Some(hold);
-    true
 }
 
 /// What the built-in `vcl_recv` does.

@@ -15,12 +15,14 @@ use vcl::value::Text;
 use wire::standard_reason;
 use wire::{Known, Version};
 
-pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>) -> Step {
+/// `waits` says that the client sends its body only if it is told to, which an answer without it does not do. The
+/// connection ends with that answer then; VCL may take that back.
+pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>, waits: bool) -> Step {
     exchange.local.counters.s_synth.inc();
     exchange.body = Body::Empty;
     exchange.source = Source::None;
     exchange.synthetic.clear();
-    prepare(exchange, status, reason);
+    prepare(exchange, status, reason, waits);
     match exchange.decide(Sub::Synth).await {
         Action::Deliver => {}
         Action::Restart if exchange.restarts <= exchange.current.settings.max_restarts => {
@@ -38,7 +40,7 @@ pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Te
     Step::Done(Outcome::Deliver)
 }
 
-fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>) {
+fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>, waits: bool) {
     let now = exchange.local.now();
     let response = &mut exchange.response;
     response.version = Version::Http11;
@@ -50,6 +52,9 @@ fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>) {
     let mut vxid = Vec::with_capacity(10);
     copal_base::units::push_integer(&mut vxid, u64::from(exchange.vxid));
     response.fields.push_known(Known::XVarnish, &vxid);
+    if waits && exchange.request.version != Version::Http20 {
+        response.fields.push_known(Known::Connection, b"close");
+    }
     if let Some(trouble) = &exchange.trouble {
         trouble.announce(&exchange.current.settings, &mut response.fields);
     }

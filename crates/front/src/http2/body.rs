@@ -1,5 +1,6 @@
 //! The body of a request on one stream.
 
+use crate::request_body::go_on;
 use bytes::{Buf as _, Bytes};
 use cache::{BodyError, RequestBody};
 use copal_cache as cache;
@@ -9,8 +10,8 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use net::Deadline;
 use std::task::{Context, Poll};
-use wire::ResponseHead;
 use wire::h1::RequestFraming;
+use wire::{ResponseHead, Version};
 
 /// The body that follows a request's head.
 pub(super) struct StreamBody<'stream> {
@@ -19,6 +20,8 @@ pub(super) struct StreamBody<'stream> {
     respond: &'stream mut SendResponse<Bytes>,
     /// The client waits for `100 Continue`.
     to_continue: bool,
+    /// The interim responses that were sent and not yet asked for.
+    told: Vec<ResponseHead>,
     framing: RequestFraming,
     /// Received and not yet handed out.
     rest: Bytes,
@@ -44,6 +47,7 @@ impl<'stream> StreamBody<'stream> {
             stream,
             respond,
             to_continue,
+            told: Vec::new(),
             framing,
             rest: Bytes::new(),
             deadline: Deadline::new(),
@@ -55,20 +59,22 @@ impl<'stream> StreamBody<'stream> {
     }
 
     /// Has the client send, if it waits for a word from us.
-    fn go_on(&mut self) -> Result<(), BodyError> {
+    fn send_continue(&mut self) -> Result<(), BodyError> {
         if !std::mem::take(&mut self.to_continue) {
             return Ok(());
         }
         let mut interim = http::Response::new(());
         *interim.status_mut() = http::StatusCode::CONTINUE;
-        self.respond.send_informational(interim).map_err(|_| BodyError)
+        self.respond.send_informational(interim).map_err(|_| BodyError)?;
+        self.told.push(go_on(Version::Http20));
+        Ok(())
     }
 
     fn poll_some(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
         if self.broken {
             return Poll::Ready(Err(BodyError));
         }
-        self.go_on()?;
+        self.send_continue()?;
         while self.rest.is_empty() {
             match self.stream.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => self.rest = bytes,
@@ -100,7 +106,22 @@ impl RequestBody for StreamBody<'_> {
         *interim.status_mut() = status;
         *interim.headers_mut() = super::stream::map(&head.fields);
         // A stream that is gone needs no answer; who looks at it next will see.
-        let _ = self.respond.send_informational(interim);
+        if self.respond.send_informational(interim).is_ok() {
+            self.told.push(ResponseHead { version: Version::Http20, ..head.clone() });
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.to_continue
+    }
+
+    fn go_on(&mut self) {
+        // A stream that is gone shows itself at the next read.
+        let _ = self.send_continue();
+    }
+
+    fn told(&mut self) -> Vec<ResponseHead> {
+        std::mem::take(&mut self.told)
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize, BodyError>> {
