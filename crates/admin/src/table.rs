@@ -298,6 +298,7 @@ pub fn help(arguments: &[String], serving: bool) -> Reply {
         None => list(|command| !command.hidden()),
         Some("-a") => list(|_| true),
         Some("-d") => list(Command::hidden),
+        Some(flag) if flag.starts_with('-') => Reply::new(Status::Unknown, "Unknown flag\n"),
         Some(name) => match present(serving).find(|command| command.name == name) {
             Some(command) => Reply::ok(format!("{}\n{}\n", command.syntax, command.help)),
             None => unknown(),
@@ -350,6 +351,7 @@ mod tests {
         assert!(!all.contains("debug."), "{all}");
         assert!(help(&[], false).body.starts_with("auth <response>\nbanner\n"));
         assert!(help(&["-d".into()], true).body.starts_with("debug."));
+        assert_eq!(help(&["-x".into()], true).body, "Unknown flag\n");
         assert!(help(&["-a".into()], true).body.contains("\ndebug.listen_address\n"));
         assert_eq!(
             help(&["ping".into()], true).body,

@@ -2,27 +2,29 @@
 
 use super::Management;
 use crate::args;
-use crate::plant::{Load, Plant};
+use crate::plant::{Load, Plant, Storage};
 use admin::{Reply, json};
 use copal_admin as admin;
 use std::fmt::Write as _;
 
 /// What greets a session. The first line is the name of the protocol, which clients look for.
-pub(super) fn banner(jail: &str) -> String {
+pub(super) fn banner(jail: &str, storages: &[Storage], running: bool) -> String {
+    let start = if running { "" } else { "Type 'start' to launch worker process.\n" };
     format!(
         "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n{}\ncopal-{} revision {}\n\n\
-         Type 'help' for command list.\nType 'quit' to close CLI session.\n",
-        platform(jail),
+         Type 'help' for command list.\nType 'quit' to close CLI session.\n{start}",
+        platform(jail, storages),
         env!("CARGO_PKG_VERSION"),
         args::revision(),
     )
 }
 
-fn platform(jail: &str) -> String {
+fn platform(jail: &str, storages: &[Storage]) -> String {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let stores: String = storages.iter().map(|storage| format!("-s{},", storage.kind)).collect();
     format!(
-        "{},{},{},-j{jail},-smalloc,-hcritbit",
+        "{},{},{},-j{jail},{stores}-hcritbit",
         text(name.sysname()),
         text(name.release()),
         text(name.machine())
@@ -79,7 +81,10 @@ impl<P: Plant> Management<P> {
         if self.plant.running() {
             return Reply::cant("Child in state running");
         }
-        let Some(active) = self.vcls.active() else { return Reply::cant("No VCL available\n") };
+        let Some(active) = self.vcls.active() else {
+            let none = self.vcls.iter().next().is_none();
+            return Reply::cant(if none { "No VCL available\n" } else { "No active VCL" });
+        };
         let active = active.name.clone();
         let loads: Vec<Load<'_, P::Program>> = self.vcls.iter().map(|vcl| vcl.load()).collect();
         match self.plant.start(&self.parameters, &loads, &self.vcls.labels(), &active) {
@@ -182,6 +187,7 @@ mod tests {
         check(&mut manager, "stop", 300, "Child in state stopped");
         check(&mut manager, "start", 300, "No VCL available\n");
         check(&mut manager, "vcl.inline boot ok", 200, "VCL compiled.\n");
+        check(&mut manager, "start", 300, "No active VCL");
         check(&mut manager, "vcl.use boot", 200, "VCL 'boot' now active");
         check(&mut manager, "start", 200, "");
         check(&mut manager, "start", 300, "Child in state running");

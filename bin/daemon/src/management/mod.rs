@@ -140,7 +140,7 @@ impl<P: Plant> Commands for Management<P> {
     }
 
     fn banner(&self) -> String {
-        general::banner(self.jail)
+        general::banner(self.jail, &self.plant.storages(), self.plant.running())
     }
 
     fn serving(&self) -> bool {

@@ -250,7 +250,15 @@ impl Running {
             let service = self.services.get(&label.vcl)?;
             Some((label.name.clone(), Arc::clone(&service.vcl)))
         };
+        let before = self.parts.shared.labels.get();
         self.parts.shared.labels.set(labels.iter().filter_map(row).collect());
+        let freed: Vec<String> = before
+            .values()
+            .map(|vcl| vcl.name.clone())
+            .filter(|name| !labels.iter().any(|label| &label.vcl == name))
+            .collect();
+        drop(before);
+        freed.iter().for_each(|name| self.settle(name));
     }
 
     /// Serves new requests with the VCL of that name.
