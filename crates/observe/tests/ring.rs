@@ -85,13 +85,14 @@ fn transactions_of_many_writers_are_whole_and_unmixed() {
                         current = Some((record.number, 0));
                     }
                     (Tag::Debug, Some((number, at))) => {
-                        assert_eq!(record.number, number);
-                        let filler = (number * 7 + at) % 200;
-                        let head = format!("{at} ");
-                        assert!(record.data.starts_with(head.as_bytes()));
-                        assert_eq!(record.data.len(), head.len() + filler as usize);
+                        let mut wanted = format!("{at} ").into_bytes();
+                        let size = wanted.len() + ((number * 7 + at) % 200) as usize;
+                        wanted.resize(size, b'a' + (number % 26) as u8);
+                        let (is, should_be) = (record.data.escape_ascii(), wanted.escape_ascii());
                         assert!(
-                            record.data[head.len()..].iter().all(|byte| *byte == b'a' + (number % 26) as u8)
+                            (record.number, record.data) == (number, &wanted[..]),
+                            "record {at} of {number}: {} {is}\nshould be {should_be}\nafter {whole} transactions, {overruns} overruns",
+                            record.number
                         );
                         current = Some((number, at + 1));
                     }
