@@ -31,6 +31,7 @@ class Files:
         self.body, self.tag, self.ranges = content(size, tag.encode()), tag, ranges
         self.headers, self.pause = dict(headers), pause
         self.cap = size + 1  # the longest part that it sends
+        self.instead = lambda request: None  # what it says in place of all that: (status, body, headers)
         self.asked, self.sent, self.lock = [], 0, threading.Lock()
         self.statuses = []
         self.origin = Origin(self.answer)
@@ -45,6 +46,10 @@ class Files:
         wanted = ask.get("range")
         with self.lock:
             self.asked.append(wanted)
+        instead = self.instead(x.request)
+        if instead:
+            status, body, more = instead
+            return self.say(x, status, body, more)
         if "if-match" in ask and ask["if-match"] != self.tag:
             return self.say(x, 412, b"", headers)
         if ask.get("if-none-match") == self.tag:
@@ -490,6 +495,109 @@ def sends_less():
     expect(files.statuses[-1], 200)
 
 
+SEEN = 'sub vcl_backend_response { set beresp.http.Seen = beresp.status; }'
+
+
+@case("another answer to a segment's request goes to its client as for a miss, and leaves the object to others",
+      copal_only="has the whole")
+def refused():
+    files = Files()
+    cache = cache_of(files, SEEN)
+    teach(cache, files)
+    part(cache, files, 0, 10)
+    for status, headers in ((401, {"WWW-Authenticate": "Basic"}), (403, {}), (302, {"Location": "/login"}), (400, {}), (429, {}), (500, {})):
+        files.instead = lambda request, status=status, headers=headers: (status, b"no, since " * 9000, headers)
+        answer = fetch(cache.port, "/f", headers={"Range": f"bytes={10 * SEGMENT}-{10 * SEGMENT + 9}"})
+        expect((answer.status, answer.body, answer["Seen"]), (status, b"no, since " * 9000, str(status)))
+        for name, value in headers.items():
+            expect(answer[name], value)
+        check(answer.complete, f"{status} is complete")
+        part(cache, files, 0, 10)
+    files.instead = lambda request: None
+    asked = len(files.asked)
+    part(cache, files, 10 * SEGMENT, 10 * SEGMENT + 9)
+    part(cache, files, 0, 10)
+    expect(len(files.asked), asked + 1, "requests to the origin: what was there still is")
+    expect(cache.counter("COPAL.sparse_changed"), 0)
+
+
+@case("one client's 403 of a segment is not another's", copal_only="has the whole")
+def refused_to_one():
+    files = Files()
+    gate = threading.Event()
+
+    def instead(request):
+        gate.wait(20)
+        return (403, b"not you", {}) if request.headers.get("who") == "mallory" else None
+    cache = cache_of(files)
+    teach(cache, files)
+    part(cache, files, 0, 10)
+    files.instead = instead
+    wants = {"Range": f"bytes={10 * SEGMENT}-{10 * SEGMENT + 9}"}
+    mallory = Client(cache.port)
+    mallory.request("/f", headers={**wants, "Who": "mallory"})
+    eventually(lambda: len(files.asked) == 2, "mallory's request is at the origin")
+    others = [Client(cache.port) for _ in range(5)]
+    for other in others:
+        other.request("/f", headers=wants)
+    eventually(lambda: cache.counter("MAIN.client_req") >= 8, "all ask")
+    gate.set()
+    expect(mallory.response().status, 403)
+    for other in others:
+        answer = other.response()
+        check(answer.status == 206 and answer.body == files.body[10 * SEGMENT:10 * SEGMENT + 10], f"another's answer {answer}")
+
+
+@case("VCL retries a segment's request, or makes an answer of its own", copal_only="has the whole")
+def vcl_of_segments():
+    files = Files()
+    cache = cache_of(files, """
+        sub vcl_backend_response { if (beresp.status == 503 && bereq.retries < 2) { return (retry); }
+                                   if (beresp.status == 503) { return (error(418, "Teapot")); } }
+        sub vcl_backend_error { synthetic("made by VCL " + beresp.status); return (deliver); }""")
+    teach(cache, files)
+    part(cache, files, 0, 10)
+    answers = [(503, b"later", {}), (503, b"later", {})]
+    files.instead = lambda request: answers.pop() if answers else None
+    part(cache, files, 10 * SEGMENT, 10 * SEGMENT + 9)
+    expect(files.asked.count(f"bytes={10 * SEGMENT}-{11 * SEGMENT - 1}"), 3, "tries")
+    files.instead = lambda request: (503, b"later", {})
+    answer = fetch(cache.port, "/f", headers={"Range": f"bytes={20 * SEGMENT}-"})
+    expect((answer.status, answer.body), (418, b"made by VCL 418"))
+    part(cache, files, 10 * SEGMENT, 10 * SEGMENT + 9)
+
+
+@case("a version that changes with each look: the client gets a whole answer all the same", copal_only="has the whole")
+def ever_changing():
+    files = Files()
+    cache = cache_of(files)
+    teach(cache, files)
+    part(cache, files, 0, 10)
+    # Whatever is stored is of another version when its next segment is asked for.
+    files.instead = lambda request: (412, b"", {}) if "if-match" in request.headers else None
+    for number in range(1, 12):
+        part(cache, files, 3 * number * SEGMENT, 3 * number * SEGMENT + 9)
+    # Who may not look again gets what the origin answers to its own request.
+    passing = cache_of(files, max_restarts=0)
+    teach(passing, files)
+    part(passing, files, 0, 10)
+    part(passing, files, 3 * SEGMENT, 3 * SEGMENT + 9)
+    expect(files.asked[-1], f"bytes={3 * SEGMENT}-{3 * SEGMENT + 9}")
+    expect(passing.counter("MAIN.s_pass"), 1)
+
+
+@case("a backend of one connection serves a vector read of many segments", copal_only="fetches the whole")
+def one_connection():
+    files = Files()
+    cache = before(files.origin, params=PARAMS, store=("malloc,64m",), more=".max_connections = 1;")
+    teach(cache, files)
+    part(cache, files, 0, 10)
+    places = [number * SEGMENT + 7 for number in range(2, 42, 2)]
+    answer = fetch(cache.port, "/f", headers={"Range": "bytes=" + ",".join(f"{at}-{at + 8}" for at in places)})
+    expect(answer.status, 206)
+    check(answer.complete and all(files.body[at:at + 9] in answer.body for at in places), "all parts")
+
+
 @case("an origin that is down gives 503 before, and a cut after the first byte", copal_only="has the whole")
 def origin_down():
     files = Files()
@@ -497,7 +605,9 @@ def origin_down():
     teach(cache, files)
     part(cache, files, 0, SEGMENT - 1)
     files.origin.stop()
-    expect(fetch(cache.port, "/f", headers={"Range": f"bytes={9 * SEGMENT}-"}).status, 503)
+    answer = fetch(cache.port, "/f", headers={"Range": f"bytes={9 * SEGMENT}-"})
+    expect(answer.status, 503)
+    check("connection_refused" in (answer["Proxy-Status"] or ""), f"Proxy-Status: {answer['Proxy-Status']}")
     answer = fetch(cache.port, "/f")
     check(not answer.complete and len(answer.body) == SEGMENT, f"what is there, and a cut: {answer}")
     part(cache, files, 0, SEGMENT - 1)

@@ -204,8 +204,8 @@ pub struct Exchange {
     pub(crate) sparse: Option<Box<Reader>>,
     /// The way to the first pieces of an object that this request fetched.
     pub(crate) lane: Option<Link>,
-    /// The lookup was begun again because the origin had another version.
-    pub(crate) looked_again: bool,
+    /// How often the lookup was begun again because the origin had another version.
+    pub(crate) looked_again: u32,
     /// The length of a body that was still growing when it was found: if it breaks off, this is what was promised.
     pub(crate) promised: Option<u64>,
     pub(crate) client_ip: SocketAddr,
@@ -297,7 +297,7 @@ impl Exchange {
             decided_at: None,
             sparse: None,
             lane: None,
-            looked_again: false,
+            looked_again: 0,
             promised: None,
             client_ip: session.client,
             identity: None,
@@ -432,7 +432,7 @@ impl Exchange {
         self.hit = false;
         self.reason = Reason::Hit;
         self.decided_at = None;
-        self.looked_again = false;
+        self.looked_again = 0;
         self.let_pieces_go();
         self.identity = None;
         self.backend_hint = Hint::Default;

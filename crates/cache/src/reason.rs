@@ -78,6 +78,7 @@ reasons! {
     Precondition Miss "precondition" "What is stored does not meet If-Match or If-Unmodified-Since of the client; the backend may have what does.";
     AlwaysMiss Miss "always-miss" "VCL set req.hash_always_miss.";
     HitForMiss Miss "hit-for-miss" "The last response was not stored, and left a marker so that requests do not wait for one another.";
+    NoPieces Miss "no-pieces" "What is stored lacks what the request wants first, and the backend did not give it as a piece of that version.";
     Waited Miss "waited-too-long" "The fetch of another request, which this one waited for, took longer than waiting_list_timeout.";
 
     Busy Wait "busy" "Another request fetches it, and this one waits for that.";

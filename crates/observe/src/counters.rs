@@ -254,6 +254,7 @@ counters! {
         origin_truncated: Counter Integer Info "Backend responses dropped: shorter than promised";
         segments_fetched: Counter Integer Info "Segments of objects kept in pieces: stored from an origin";
         segment_fetches: Counter Integer Info "Segments: requests to origins for missing ones";
+        segment_refusals: Counter Integer Info "Segments: requests to origins that brought another answer, or none";
         segment_hits: Counter Integer Info "Segments: found when they were wanted";
         segment_bytes: Counter Bytes Info "Segments: bytes from origins";
         sparse_changed: Counter Integer Info "Objects kept in pieces: dropped, the origin has another version";

@@ -36,7 +36,7 @@ use crate::local::{Current, Local};
 use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use crate::session::Session;
-use crate::sparse::answer::Part;
+use crate::sparse::answer::{self, Judged, Part};
 use crate::sparse::ask::Ask;
 use crate::sparse::lane::Link;
 use crate::sparse::layout::{Layout, Validator};
@@ -95,6 +95,31 @@ pub(crate) enum Fetched {
     Lost(Arc<Trouble>),
     /// Nothing: abandoned or failed beyond `vcl_backend_error`.
     Failed,
+}
+
+/// What came in place of segments that were asked for.
+pub(crate) struct Refusal {
+    pub(crate) fetch: Fetch,
+    pub(crate) fetched: Fetched,
+}
+
+impl std::fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Refusal").field("fetched", &self.fetched).finish_non_exhaustive()
+    }
+}
+
+/// What came of asking for segments. One is moved once a request to an origin.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Brought {
+    /// They, up to this byte.
+    Part(Answer, u64),
+    /// The origin has another version.
+    Changed,
+    /// The right version, but another part of it.
+    Useless,
+    /// Another answer, or none and what VCL made of that.
+    Refused(Fetched),
 }
 
 /// The next step. One is moved a few times in a fetch, which costs less than a box would.
@@ -431,7 +456,7 @@ impl Fetch {
             left_out: Vec::new(),
             change: None,
             for_asker: Fields::new(),
-            uncacheable: purpose == Purpose::Pass,
+            uncacheable: matches!(purpose, Purpose::Pass | Purpose::Segment),
             reason: None,
             decided_at: None,
             objection: None,
@@ -484,18 +509,25 @@ impl Fetch {
         }
     }
 
-    /// Sends the request and gives the head of the answer; `None` if there is none, which is logged.
-    pub(crate) async fn answer(&mut self) -> Option<Answer> {
-        match prepare::step(self).await {
-            Step::Send => {}
-            Step::Fetch | Step::Response(_) | Step::Broken | Step::Error(..) | Step::Done(_) => return None,
-        }
-        match send::step(self, &mut NoBody).await {
-            Step::Response(answer) => {
-                response::receive(self, answer.framing);
-                Some(answer)
-            }
-            Step::Fetch | Step::Send | Step::Broken | Step::Error(..) | Step::Done(_) => None,
+    /// Asks for segments: bytes `span` (first and last) of what `layout` describes. VCL is asked about what it is for the
+    /// asking client to have in their place.
+    pub(crate) async fn run_segments(&mut self, layout: &Layout, span: (u64, u64)) -> Brought {
+        let mut step = Step::Fetch;
+        loop {
+            step = match step {
+                Step::Response(answer) => {
+                    response::receive(self, answer.framing);
+                    let ResponseHead { status, fields, .. } = &self.response;
+                    match answer::judge(layout, span, *status, fields) {
+                        Judged::Good(last) => return Brought::Part(answer, last),
+                        Judged::Changed => return Brought::Changed,
+                        Judged::Useless => return Brought::Useless,
+                        Judged::Refused => response::received(self, answer).await,
+                    }
+                }
+                Step::Done(fetched) => return Brought::Refused(self.or_lost(fetched)),
+                step => self.next(step, &mut NoBody).await,
+            };
         }
     }
 
@@ -519,16 +551,28 @@ impl Fetch {
         let mut step = Step::Fetch;
         loop {
             step = match step {
-                Step::Fetch => prepare::step(self).await,
-                Step::Send => send::step(self, body).await,
-                Step::Response(answer) => response::step(self, answer).await,
-                Step::Broken => error::no_answer(self).await,
-                Step::Error(status, reason) => error::step(self, status, reason).await,
-                Step::Done(Fetched::Failed) => {
-                    return self.trail.trouble.take().map_or(Fetched::Failed, Fetched::Lost);
-                }
-                Step::Done(fetched) => return fetched,
+                Step::Done(fetched) => return self.or_lost(fetched),
+                step => self.next(step, body).await,
             };
+        }
+    }
+
+    async fn next(&mut self, step: Step, body: &mut dyn RequestBody) -> Step {
+        match step {
+            Step::Fetch => prepare::step(self).await,
+            Step::Send => send::step(self, body).await,
+            Step::Response(answer) => response::step(self, answer).await,
+            Step::Broken => error::no_answer(self).await,
+            Step::Error(status, reason) => error::step(self, status, reason).await,
+            Step::Done(_) => step,
+        }
+    }
+
+    /// What failed, with the reason if that is known.
+    fn or_lost(&mut self, fetched: Fetched) -> Fetched {
+        match fetched {
+            Fetched::Failed => self.trail.trouble.take().map_or(Fetched::Failed, Fetched::Lost),
+            fetched => fetched,
         }
     }
 

@@ -41,6 +41,11 @@ pub(super) fn receive(fetch: &mut Fetch, framing: ResponseFraming) {
 
 pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     receive(fetch, answer.framing);
+    received(fetch, answer).await
+}
+
+/// What becomes of an answer whose head was taken in.
+pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
         // What follows the head cannot be told from the next response.
         fetch.trail.records.text(Tag::FetchError, b"204 with a body");

@@ -1,9 +1,10 @@
 //! The body of an object that is kept in pieces: opened before the response's head is made, so that a version that has
 //! changed, or an origin that does not answer, is known while there is something to be done about it.
 
-use super::Step;
+use super::{Step, miss};
 use crate::body::Body;
 use crate::exchange::{Exchange, Source};
+use crate::fetch::Refusal;
 use crate::index::hot::Known;
 use crate::parts::Parts;
 use crate::reason::Reason;
@@ -12,6 +13,7 @@ use crate::sparse::reader::Stop;
 use crate::sparse::site::Site;
 use copal_rules as rules;
 use copal_wire as wire;
+use rules::cache_status::Forward;
 use std::rc::Rc;
 use wire::range::{Multipart, Ranges};
 
@@ -46,16 +48,33 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
         Err(stop) => stop,
     };
     reader.close(&mut exchange.records);
-    match stop {
-        Stop::Changed if !std::mem::replace(&mut exchange.looked_again, true) => {
-            exchange.source = Source::None;
-            exchange.hit = false;
-            Some(Step::Lookup)
+    let refusal = reader.take_refusal();
+    drop(reader);
+    Some(instead(exchange, stop, refusal))
+}
+
+/// The next step of a request that has had no byte, and does not get the first that it wants: if the version has changed,
+/// it looks for the new one, as often as it could restart; if something else came from the origin, it gets that, as for a
+/// miss; else the origin is asked for this request alone.
+fn instead(exchange: &mut Exchange, stop: Stop, refusal: Option<Box<Refusal>>) -> Step {
+    exchange.source = Source::None;
+    exchange.hit = false;
+    if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
+        exchange.reason = Reason::OnlyIfCached;
+        return Step::Synth(504, None);
+    }
+    if stop == Stop::Changed && exchange.looked_again < exchange.current.settings.max_restarts {
+        exchange.looked_again += 1;
+        return Step::Lookup;
+    }
+    exchange.handled.forward(Forward::Partial);
+    exchange.reason = Reason::NoPieces;
+    match refusal {
+        Some(refusal) => {
+            let Refusal { mut fetch, fetched } = *refusal;
+            miss::take(exchange, &mut fetch, fetched)
         }
-        Stop::Changed | Stop::Failed => {
-            exchange.reason = Reason::FetchFailed;
-            Some(Step::Synth(503, None))
-        }
+        None => Step::Pass,
     }
 }
 

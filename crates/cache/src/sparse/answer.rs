@@ -61,16 +61,20 @@ pub(crate) enum Judged {
     Good(u64),
     /// Of another version, or the origin has nothing more to do with it: the generation has ended.
     Changed,
-    /// Of no use, which says nothing about the version.
+    /// The right version, but another part than was asked for.
     Useless,
+    /// Something else that says nothing about the version: it is for whoever asked.
+    Refused,
 }
 
 /// Judges an answer to the request for bytes `first..=last` of what `layout` describes.
 pub(crate) fn judge(layout: &Layout, (first, last): (u64, u64), status: u16, fields: &Fields) -> Judged {
     match status {
         206 => {}
-        401 | 403 | 407 | 408 | 425 | 429 | 500..=599 => return Judged::Useless,
-        _ => return Judged::Changed,
+        // Another representation, none any more, or one of which the condition or the range does not hold.
+        200..=299 | 404 | 410 | 412 | 416 => return Judged::Changed,
+        // A redirection, a fault of this request, of this client's rights or of the origin ends nobody else's object.
+        _ => return Judged::Refused,
     }
     let same = match &layout.validator {
         Validator::Tag(tag) => only(fields, Known::Etag) == Some(&**tag),
@@ -169,8 +173,11 @@ mod tests {
         check(&tag, 412, &[], Judged::Changed);
         check(&tag, 416, &[("Content-Range", "bytes */5")], Judged::Changed);
         check(&tag, 404, &[], Judged::Changed);
-        check(&tag, 403, &[], Judged::Useless);
-        check(&tag, 503, &[], Judged::Useless);
+        check(&tag, 410, &[], Judged::Changed);
+        check(&tag, 203, &[("ETag", "\"a\"")], Judged::Changed);
+        for status in [302, 304, 400, 401, 403, 407, 429, 431, 500, 503] {
+            check(&tag, status, &[], Judged::Refused);
+        }
         check(&date, 206, &[OLD, range], Judged::Good(29));
         check(&date, 206, &[NEW, range], Judged::Changed);
         check(&date, 206, &[OLD, ("ETag", "\"a\""), range], Judged::Changed);

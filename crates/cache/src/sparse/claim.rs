@@ -9,7 +9,7 @@ use copal_base as base;
 use copal_store as store;
 use std::sync::Arc;
 use std::task::Waker;
-use store::Object;
+use store::{Flags, Object};
 
 /// A segment's life is its master's; this only has to be longer. About 30 years.
 pub(crate) const TTL: Seconds = 1e9;
@@ -63,5 +63,7 @@ pub(crate) fn claim(
 /// Whether segment `number` is there.
 pub(crate) fn is_there(index: &Index, base: &Key, number: u64) -> bool {
     let objects = index.objects(&segment_key(base, number));
-    objects.iter().any(|object| object.state() != store::State::Failed && !object.is_gone())
+    objects.iter().any(|object| {
+        object.flags().has(Flags::SPARSE) && object.state() != store::State::Failed && !object.is_gone()
+    })
 }

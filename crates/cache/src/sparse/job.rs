@@ -7,15 +7,15 @@
 //! A segment that finds no room goes through a window, and is its reader's alone; so does everything once the master is
 //! gone.
 
-use super::answer::{Judged, Part, judge};
+use super::answer::Part;
 use super::claim::{Claim, TTL, claim, is_there};
 use super::lane::{End, Lane};
 use super::layout::{Layout, Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, ahead};
-use crate::fetch::Fetch;
 use crate::fetch::patience::Patience;
 use crate::fetch::trail::Trail;
+use crate::fetch::{Answer, Brought, Fetch, Refusal};
 use crate::index::busy::Busy;
 use crate::local::Local;
 use base::Seconds;
@@ -34,6 +34,9 @@ use store::{Attributes, Creation, Engine, Fill, Flags, Object};
 
 /// How much is read at once of what is not wanted.
 const SKIP: usize = 16 << 10;
+
+/// For so long nobody waits for another who asks for a segment that did not come, in seconds.
+const MARKED: Seconds = 1.0;
 
 /// See the module.
 pub(crate) struct Job {
@@ -266,6 +269,31 @@ impl Job {
         self.claims.clear();
     }
 
+    /// Those who wait for what does not come need not try one after the other: a marker says so for a moment.
+    fn let_others_try(&mut self) {
+        for (busy, number) in self.claims.drain(..).zip(self.number..) {
+            if !busy.has_waiters() {
+                continue;
+            }
+            let attributes = Attributes {
+                origin_time: self.local.now(),
+                ttl: MARKED,
+                grace: 0.0,
+                keep: 0.0,
+                status: 206,
+                flags: Flags(Flags::HIT_FOR_MISS),
+                ban: u64::MAX,
+                vxid: self.vxid,
+            };
+            let key = segment_key(&self.pieces.base, number);
+            let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(0) };
+            if let Ok(fill) = self.local.shared.stores.transient().begin(&creation) {
+                busy.insert(Arc::clone(fill.object()));
+                fill.commit();
+            }
+        }
+    }
+
     fn begin(&mut self, length: u64) -> Result<Fill, Stop> {
         let attributes = Attributes {
             origin_time: self.local.now(),
@@ -365,35 +393,34 @@ pub(crate) fn start(
 
 /// Sends the request and stores the answer, if it is what was asked for.
 async fn ask(mut fetch: Fetch, mut job: Job) {
-    let Some(answer) = fetch.answer().await else {
-        fetch.local.counters.fetch_failed.inc();
-        job.claims.clear();
-        job.lane.finish(End::Failed);
-        return;
-    };
     let span = (job.at, job.end - 1);
-    let status = fetch.response.status;
-    match (judge(&job.pieces.layout, span, status, &fetch.response.fields), answer.connection) {
-        (Judged::Good(last), Some(connection)) => {
+    match fetch.run_segments(&job.pieces.layout, span).await {
+        Brought::Part(Answer { connection: Some(connection), .. }, last) => {
             if last < span.1 {
                 job.end = last + 1;
                 job.stop_at(job.end / job.pieces.layout.segment);
             }
+            job.vxid = fetch.vxid;
             let trail = fetch.trail.hand_over();
             drop(fetch);
             job.run(connection, trail).await;
         }
-        (Judged::Changed, _) => {
+        Brought::Changed => {
             fetch.trail.records.text(Tag::FetchError, b"the origin has another version");
             fetch.local.counters.sparse_changed.inc();
             end_generation(&fetch.local, &job);
             job.claims.clear();
             job.lane.finish(End::Changed);
         }
-        (Judged::Useless | Judged::Good(_), _) => {
-            fetch.trail.records.fmt(Tag::FetchError, format_args!("no such part, but status {status}"));
+        Brought::Refused(fetched) => {
+            fetch.local.counters.segment_refusals.inc();
+            job.let_others_try();
+            job.lane.refuse(Box::new(Refusal { fetch, fetched }));
+        }
+        Brought::Useless | Brought::Part(..) => {
+            fetch.trail.records.text(Tag::FetchError, b"another part than was asked for");
             fetch.local.counters.fetch_failed.inc();
-            job.claims.clear();
+            job.let_others_try();
             job.lane.finish(End::Failed);
         }
     }

@@ -7,6 +7,7 @@
 //!         left                     the job ends with the segment it is in
 //! ```
 
+use crate::fetch::Refusal;
 use copal_store as store;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -38,6 +39,8 @@ pub(crate) struct Lane {
     left: Cell<bool>,
     ended: Cell<Option<End>>,
     segments: RefCell<VecDeque<(u64, Arc<Object>)>>,
+    /// What came in place of segments.
+    refusal: RefCell<Option<Box<Refusal>>>,
     job: RefCell<Option<Waker>>,
     reader: RefCell<Option<Waker>>,
 }
@@ -52,6 +55,7 @@ impl Lane {
             left: Cell::new(false),
             ended: Cell::new(None),
             segments: RefCell::default(),
+            refusal: RefCell::default(),
             job: RefCell::default(),
             reader: RefCell::default(),
         })
@@ -77,6 +81,14 @@ impl Lane {
     pub(crate) fn shorten(&self, end: u64) {
         self.end.set(end.min(self.end.get()));
         Self::wake(&self.reader);
+    }
+
+    /// The job is over, and this came in place of its segments.
+    pub(crate) fn refuse(&self, refusal: Box<Refusal>) {
+        if !self.left.get() {
+            *self.refusal.borrow_mut() = Some(refusal);
+        }
+        self.finish(End::Failed);
     }
 
     /// The job is over.
@@ -119,7 +131,7 @@ pub(crate) struct Link(Rc<Lane>);
 pub(crate) enum Offer {
     /// Here it is.
     Segment(Arc<Object>),
-    /// It will come, or the job will end.
+    /// It will come, or the job will end; which alone is waited for after [`Link::stop`].
     Later,
     /// Not by this lane; the end, if the job is over.
     Nothing(Option<End>),
@@ -133,8 +145,19 @@ impl Link {
     /// Whether the job means to bring segment `number`, or has brought it and nobody took it.
     pub(crate) fn covers(&self, number: u64) -> bool {
         let lane = &self.0;
-        let coming = lane.ended.get().is_none() && (lane.next.get()..lane.end.get()).contains(&number);
+        let runs = lane.ended.get().is_none() && !lane.left.get();
+        let coming = runs && (lane.next.get()..lane.end.get()).contains(&number);
         coming || lane.segments.borrow().iter().any(|(other, _)| *other == number)
+    }
+
+    /// Whether segment `number` is the one that the job was to bring next for its reader, when it ended, or a later one.
+    pub(crate) fn was_for(&self, number: u64) -> bool {
+        (self.0.at.get()..self.0.end.get()).contains(&number)
+    }
+
+    /// What came in place of segments, if something did.
+    pub(crate) fn take_refusal(&self) -> Option<Box<Refusal>> {
+        self.0.refusal.borrow_mut().take()
     }
 
     /// The first segment that was not passed.
@@ -145,6 +168,15 @@ impl Link {
     /// The segment behind the last one that it brings.
     pub(crate) fn end(&self) -> u64 {
         self.0.end.get()
+    }
+
+    /// The reader wants no more of it than to know when its job has ended, which that does with the segment it is in.
+    pub(crate) fn stop(&self) {
+        let lane = &self.0;
+        lane.left.set(true);
+        lane.segments.borrow_mut().clear();
+        lane.refusal.borrow_mut().take();
+        Lane::wake(&lane.job);
     }
 
     /// Whether there is nothing more to get from it.
@@ -181,7 +213,7 @@ impl Link {
         if let Some(end) = lane.ended.get() {
             return Offer::Nothing(Some(end));
         }
-        if (lane.next.get()..lane.end.get()).contains(&number) {
+        if lane.left.get() || (lane.next.get()..lane.end.get()).contains(&number) {
             *lane.reader.borrow_mut() = Some(context.waker().clone());
             return Offer::Later;
         }
@@ -191,9 +223,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.0.left.set(true);
-        self.0.segments.borrow_mut().clear();
-        Lane::wake(&self.0.job);
+        self.stop();
     }
 }
 
@@ -266,6 +296,22 @@ mod tests {
         lane.finish(End::Failed);
         assert!(link.is_over() && !link.runs());
         assert!(matches!(link.poll(5, &Context::from_waker(&waker)), Offer::Nothing(Some(End::Done))));
+    }
+
+    #[test]
+    fn what_is_stopped_is_waited_for_and_brings_nothing() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let lane = Lane::new(3, 6);
+        let link = Link::new(&lane);
+        lane.push(3, object());
+        link.stop();
+        assert!(lane.is_left() && link.runs() && !link.covers(3) && !link.covers(4));
+        assert_eq!([3, 4, 9].map(|number| ask(&link, number, &waker)), ['L', 'L', 'L']);
+        lane.finish(End::Done);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1, "the reader hears of its end");
+        assert!(link.is_over());
+        assert_eq!(ask(&link, 4, &waker), 'E');
     }
 
     #[test]

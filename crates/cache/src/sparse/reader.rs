@@ -19,6 +19,7 @@ use super::layout::{Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, lanes_max, sight};
 use crate::body::Aborted;
+use crate::fetch::Refusal;
 use crate::index::hot::Known;
 use base::vxid::Vxid;
 use copal_base as base;
@@ -31,6 +32,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use store::{Cursor, Object, State};
 use tokio::time::Sleep;
 
@@ -39,6 +41,10 @@ const PIECES: usize = 16;
 
 /// How often in a row a segment may break off. A break is seen twice: by the job's end and by the body's.
 const FAILURES_MAX: u8 = 4;
+
+/// Before the origin is asked again for a segment that it did not give, so long is waited the first time, and twice as
+/// long each further time.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How many links to fetches are logged.
 const LINKS_MAX: usize = 1000;
@@ -89,6 +95,14 @@ pub struct Reader {
     failures: u8,
     /// It has had a segment.
     begun: bool,
+    /// Until when the origin is let alone.
+    pause: Option<Pin<Box<Sleep>>>,
+    /// No scout is sent any more.
+    alone: bool,
+    /// The response's head waits for the first segment.
+    opening: bool,
+    /// What came in place of the first segment.
+    refusal: Option<Box<Refusal>>,
     /// The origin is not asked for what is missing.
     offline: bool,
     links: Vec<Vxid>,
@@ -134,6 +148,10 @@ impl Reader {
             impatient: false,
             failures: 0,
             begun: false,
+            pause: None,
+            alone: false,
+            opening: false,
+            refusal: None,
             offline: false,
             links: Vec::new(),
             found: 0,
@@ -173,9 +191,16 @@ impl Reader {
             return Ok(());
         }
         let number = self.pieces.layout.number(self.at);
-        let object = poll_fn(|context| self.poll_segment(number, context)).await?;
-        self.enter(number, object);
+        self.opening = true;
+        let opened = poll_fn(|context| self.poll_segment(number, context)).await;
+        self.opening = false;
+        self.enter(number, opened?);
         Ok(())
+    }
+
+    /// What the origin, or VCL in its place, answered instead of the first segment, if [`Reader::open`] failed by that.
+    pub(crate) fn take_refusal(&mut self) -> Option<Box<Refusal>> {
+        self.refusal.take()
     }
 
     /// Waits until there are bytes of the present range; `false` at its end.
@@ -261,14 +286,22 @@ impl Reader {
         true
     }
 
-    /// Lets go of lanes that bring nothing of the ranges that are left.
+    /// Lets go of lanes that bring nothing of the ranges that are left. Where one thing is asked for at a time, the end of
+    /// what is under way is waited for.
     fn drop_lanes(&mut self) {
         let (layout, rest) = (&self.pieces.layout, &self.ranges[self.range..]);
         let touches = |from: u64, end: u64| {
             rest.iter()
                 .any(|range| layout.number(range.0) < end && layout.number(range.1.saturating_sub(1)) >= from)
         };
-        self.lanes.retain(|lane| touches(lane.from(), lane.end()));
+        let alone = self.alone;
+        self.lanes.retain(|lane| {
+            let is_of_use = touches(lane.from(), lane.end());
+            if alone && !is_of_use {
+                lane.stop();
+            }
+            is_of_use || alone && lane.runs()
+        });
     }
 
     /// Whether something was missing, so that the origin was asked.
@@ -343,6 +376,10 @@ impl Reader {
                 Offer::Later => return Poll::Pending,
                 Offer::Nothing(_) => {}
             }
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(context));
+                self.pause = None;
+            }
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
@@ -353,6 +390,10 @@ impl Reader {
                     return Poll::Ready(Ok(object));
                 }
                 Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
+                // There may be something better than what was replaced or purged meanwhile.
+                Claim::Mine(_) if self.opening && self.known.object().is_gone() => {
+                    return Poll::Ready(Err(Stop::Changed));
+                }
                 Claim::Mine(busy) => {
                     let range = self.range;
                     self.start(Place { range, number }, busy);
@@ -376,11 +417,27 @@ impl Reader {
             match lane.poll(number, context) {
                 Offer::Nothing(Some(End::Changed)) => return Err(Stop::Changed),
                 Offer::Nothing(Some(end @ (End::Failed | End::Broken))) => {
-                    self.lanes.swap_remove(place);
+                    let lane = self.lanes.swap_remove(place);
+                    // An origin that refuses is asked for one thing at a time.
+                    self.alone |= end == End::Failed;
+                    if !lane.was_for(number) {
+                        // What a scout did not get may be had once its turn has come.
+                        continue;
+                    }
+                    if self.begun && end == End::Failed && self.lanes.iter().any(Link::runs) {
+                        // They may be what the origin has no room beside.
+                        self.lanes.iter().for_each(Link::stop);
+                        place = 0;
+                        continue;
+                    }
                     self.failures += 1;
                     let is_hopeless = end == End::Failed && !self.begun;
                     if is_hopeless || self.failures > FAILURES_MAX {
+                        self.refusal = lane.take_refusal();
                         return Err(Stop::Failed);
+                    }
+                    if end == End::Failed {
+                        self.pause = Some(Box::pin(tokio::time::sleep(PAUSE * (1 << (self.failures - 1)))));
                     }
                 }
                 Offer::Nothing(Some(End::Done)) if lane.is_over() => {
@@ -404,9 +461,8 @@ impl Reader {
     /// Whether the wait for somebody else's fetch has lasted as long as it may.
     fn waits_in_vain(&mut self, context: &mut Context<'_>) -> bool {
         let limit = self.site.current.settings.waiting_list_timeout.clamp(0.001, 86_400.0);
-        let sleep = self
-            .patience
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(std::time::Duration::from_secs_f64(limit))));
+        let sleep =
+            self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_secs_f64(limit))));
         sleep.as_mut().poll(context).is_ready()
     }
 
@@ -449,7 +505,7 @@ impl Reader {
     /// Looks at what comes after segment `number`, and starts jobs for what is missing.
     fn send_scout(&mut self, number: u64) {
         let here = Place { range: self.range, number };
-        if self.sent_from == Some(here) || self.offline {
+        if self.sent_from == Some(here) || self.offline || self.alone {
             return;
         }
         if self.sent_from.is_some() {

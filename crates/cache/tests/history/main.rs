@@ -20,6 +20,8 @@ mod regressions;
 mod state;
 mod world;
 
+use plan::History;
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use state::Tally;
 use std::cell::RefCell;
@@ -34,8 +36,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Plays that part of all histories whose lengths are in `steps`.
-fn play(steps: std::ops::Range<usize>, stream: u8) -> Tally {
+/// Plays some histories of that kind.
+fn play(kind: impl Strategy<Value = History>, stream: u8) -> Tally {
     let cases = number("HISTORIES").map_or(HISTORIES, |count| count as u32);
     let mut seed = [stream; 32];
     seed[..8].copy_from_slice(&number("HISTORY_SEED").unwrap_or(1).to_le_bytes());
@@ -43,7 +45,7 @@ fn play(steps: std::ops::Range<usize>, stream: u8) -> Tally {
         Config { cases, max_shrink_iters: SHRINK_MAX, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let sum = RefCell::new(Tally::default());
-    let result = runner.run(&plan::history(steps), |history| {
+    let result = runner.run(&kind, |history| {
         let tally = world::run(&history).map_err(proptest::test_runner::TestCaseError::fail)?;
         sum.borrow_mut().add(&tally);
         Ok(())
@@ -58,14 +60,14 @@ fn play(steps: std::ops::Range<usize>, stream: u8) -> Tally {
 
 #[test]
 fn rfc9111_short_histories_are_as_the_model_has_them() {
-    let tally = play(1..25, 3);
+    let tally = play(plan::history(1..25), 3);
     assert!(tally.reused > 0 && tally.parts > 0, "{tally:?}");
     println!("{tally:?}");
 }
 
 #[test]
 fn rfc9111_long_histories_are_as_the_model_has_them() {
-    let tally = play(1..120, 5);
+    let tally = play(plan::history(1..120), 5);
     let Tally { requests, reused, stale, parts, reused_parts, not_modified, shared, confirmed, .. } = tally;
     // A test that never comes to what it is about would prove nothing.
     let all = [
@@ -78,5 +80,12 @@ fn rfc9111_long_histories_are_as_the_model_has_them() {
         confirmed * 200,
     ];
     assert!(all.iter().all(|&often| often > requests), "{tally:?}");
+    println!("{tally:?}");
+}
+
+#[test]
+fn rfc9110_14_histories_of_objects_in_pieces_are_as_the_model_has_them() {
+    let tally = play(plan::pieces(1..50), 7);
+    assert!(tally.reused_parts * 10 > tally.requests && tally.shared * 500 > tally.requests, "{tally:?}");
     println!("{tally:?}");
 }

@@ -102,9 +102,7 @@ fn unbased(state: &State, ask: &Ask, seen: &Seen) -> Verdict {
             // What was made of a failure for those who waited is kept for a second, as Varnish does; there with grace.
             let kept = if state.setup.rfc { 1.0 } else { 6.0 };
             let failed = state.failed_lately(ask.site) || state.failed_since(ask.site, seen.began_at - kept);
-            // A version that changes under a request is given up on at times.
-            let changed = state.changed_lately(ask.site);
-            forbid!(!failed && !changed, "{} though the origin is well", seen.status);
+            forbid!(!failed, "{} though the origin is well", seen.status);
             Ok(())
         }
         412 if state.setup.rfc && conditional => {

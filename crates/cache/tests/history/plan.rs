@@ -356,6 +356,41 @@ fn setup() -> impl Strategy<Value = Setup> {
         .prop_map(|(rfc, purges, store_kib, segment)| Setup { rfc, purges, store_kib, segment })
 }
 
+/// A resource that is kept in pieces, if at all.
+fn large() -> impl Strategy<Value = Site> {
+    let size = prop_oneof![3 => Just(Size::Large), 2 => Just(Size::Same)];
+    let policy = prop_oneof![3 => Just(Policy { max_age: Some(60), ..Policy::default() }), 1 => policy()];
+    (site(), size, any::<bool>(), policy).prop_map(|(site, size, is_tagged, policy)| Site {
+        size,
+        framing: Framing::Length,
+        tag: if is_tagged { Tag::Strong } else { Tag::None },
+        modified: !is_tagged || site.modified,
+        ranges: true,
+        policy,
+        ..site
+    })
+}
+
+/// What happens to such resources: parts are asked for, mostly at once, and versions change under that.
+fn piecewise(sites: usize) -> impl Strategy<Value = Step> {
+    let manner = prop_oneof![2 => Just(Manner::Alone), 9 => Just(Manner::Along), 1 => Just(Manner::Slow)];
+    let spans = prop_oneof![5 => prop::collection::vec(span(), 1), 1 => prop::collection::vec(span(), 2..6)];
+    let part = (ask(sites), spans, manner).prop_map(|(asks, spans, manner)| {
+        let plain = Ask { method: Method::Get, condition: Condition::None, spans, manner, ..asks };
+        Step::Ask(plain)
+    });
+    prop_oneof![4 => part, 1 => (0..sites).prop_map(Step::Change), 4 => step(sites)]
+}
+
+/// A history of objects in pieces, of `steps` steps.
+pub(crate) fn pieces(steps: std::ops::Range<usize>) -> impl Strategy<Value = History> {
+    (setup(), prop::collection::vec(large(), 1..3)).prop_flat_map(move |(world, sites)| {
+        let count = sites.len();
+        (Just(world), Just(sites), prop::collection::vec(piecewise(count), steps.clone()))
+            .prop_map(|(world, sites, steps)| History { world, sites, steps })
+    })
+}
+
 /// Any history, of `steps` steps.
 pub(crate) fn history(steps: std::ops::Range<usize>) -> impl Strategy<Value = History> {
     (setup(), prop::collection::vec(site(), 1..4)).prop_flat_map(move |(world, sites)| {

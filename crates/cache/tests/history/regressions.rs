@@ -130,3 +130,25 @@ fn rfc9111_5_2_1_5_no_store_of_an_object_in_pieces_that_is_purged() {
     ];
     check(Setup { purges: true, ..BY_RFC }, modified, steps);
 }
+
+/// A version changed once, and an answer of the old one that was still on its way made the request fail: 503.
+#[test]
+fn rfc9110_15_6_4_one_change_of_an_object_in_pieces_fails_nobody() {
+    let insists = Wishes { no_cache: true, ..Wishes::default() };
+    let along = |span| Step::Ask(Ask { spans: vec![span], manner: Manner::Along, ..get() });
+    let steps = vec![
+        part(Span::FromTo(0, 0)),
+        part(Span::FromTo(100, 100)),
+        Step::Mood(0, Mood::SlowHead),
+        Step::Ask(Ask { wishes: insists, manner: Manner::Along, ..get() }),
+        Step::Clock(3),
+        Step::Mood(0, Mood::Fine),
+        Step::Change(0),
+        along(Span::FromTo(400, 400)),
+        along(Span::FromTo(300, 300)),
+        Step::Clock(3),
+        Step::Open,
+        Step::Settle,
+    ];
+    check(BY_RFC, site(Size::Large, Tag::Strong, fresh()), steps);
+}

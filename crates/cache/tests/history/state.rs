@@ -17,8 +17,6 @@ pub(crate) struct Resource {
     pub(crate) mood: Mood,
     /// When each version came to be, in whole seconds; the last is the present one.
     pub(crate) modified: Vec<i64>,
-    /// In which epoch the last one did.
-    pub(crate) changed: Option<u32>,
 }
 
 impl Resource {
@@ -153,7 +151,6 @@ impl State {
             policy: site.policy.clone(),
             mood: Mood::Fine,
             modified: vec![START - 100],
-            changed: None,
         };
         Rc::new(Self {
             setup: history.world,
@@ -190,11 +187,7 @@ impl State {
     pub(crate) fn change(&self, site: usize) {
         self.clock.advance(2.0);
         let now = self.now().floor() as i64 - 1;
-        {
-            let resource = &mut self.resources.borrow_mut()[site];
-            resource.modified.push(now);
-            resource.changed = Some(self.epoch.get());
-        }
+        self.resources.borrow_mut()[site].modified.push(now);
         self.note(|| format!("/s{site} is now version {}", self.resources.borrow()[site].version()));
     }
 
@@ -213,11 +206,6 @@ impl State {
     /// Whether the origin failed for that resource since all was at rest.
     pub(crate) fn failed_lately(&self, site: usize) -> bool {
         self.faults.borrow().iter().any(|fault| (fault.0, fault.1) == (site, self.epoch.get()))
-    }
-
-    /// Whether it has had a new version since all was at rest.
-    pub(crate) fn changed_lately(&self, site: usize) -> bool {
-        self.resources.borrow()[site].changed == Some(self.epoch.get())
     }
 
     /// Whether it failed at `time` or later, or the cache may have learned of it then.
