@@ -275,6 +275,9 @@ pub(crate) trait Plant {
     /// Where clients connect to.
     fn listening(&self) -> Vec<Listening>;
 
+    /// `debug.panic.worker`: lets the worker panic, to see what comes of it.
+    fn panic_worker(&mut self);
+
     /// With `last`, the next transaction number is the one after it, and threads take `chunk` numbers at once from then on
     /// (1 if that is not given). Gives both as they are. For tests: threads that have numbers left use them up first.
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32);

@@ -180,6 +180,7 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
             let (last, chunk) = serving.xid(last, chunk);
             return Answer::Xid(last, chunk);
         }
+        Ask::Panic => panic!("You asked for it: debug.panic.worker"),
         Ask::Note { command, status, reply } => serving.note(&command, status, &reply),
     }
     Answer::Done

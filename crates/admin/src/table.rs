@@ -15,6 +15,9 @@ pub enum Verb {
     BanList,
     Banner,
     DebugListenAddress,
+    DebugPanicMaster,
+    DebugPanicWorker,
+    DebugVmod,
     DebugXid,
     Explain,
     Help,
@@ -144,6 +147,29 @@ pub static COMMANDS: &[Command] = &[
         "debug.listen_address",
         "debug.listen_address",
         "List the addresses that clients can connect to.",
+        (0, Some(0)),
+    )
+    .serving(),
+    row(
+        Verb::DebugPanicMaster,
+        "debug.panic.master",
+        "debug.panic.master",
+        "Let the manager's process panic.",
+        (0, Some(0)),
+    ),
+    row(
+        Verb::DebugPanicWorker,
+        "debug.panic.worker",
+        "debug.panic.worker",
+        "Let the worker's process panic.",
+        (0, Some(0)),
+    )
+    .serving(),
+    row(
+        Verb::DebugVmod,
+        "debug.vmod",
+        "debug.vmod",
+        "List the modules that VCLs import, and how many do.",
         (0, Some(0)),
     )
     .serving(),

@@ -83,18 +83,34 @@ pub(crate) enum Ask {
     Load(Vcl),
     SetLabels(Vec<Label>),
     Activate(String),
-    SetWarm { name: String, warm: bool },
+    SetWarm {
+        name: String,
+        warm: bool,
+    },
     Discard(String),
     Users(String),
     Lingering,
     Apply(Vec<Setting>),
     Backends,
-    SetHealth { vcl: String, backend: String, health: AdminHealth },
+    SetHealth {
+        vcl: String,
+        backend: String,
+        health: AdminHealth,
+    },
     Ban(Vec<String>),
     Bans,
     Explain(Question),
-    Xid { last: Option<u32>, chunk: Option<u32> },
-    Note { command: String, status: u16, reply: String },
+    Xid {
+        last: Option<u32>,
+        chunk: Option<u32>,
+    },
+    /// `debug.panic.worker`; there is no answer.
+    Panic,
+    Note {
+        command: String,
+        status: u16,
+        reply: String,
+    },
 }
 
 /// What the worker answers.

@@ -44,8 +44,8 @@ impl<P: Plant> Management<P> {
             [flag, ..] => return Reply::wrong(format!("Unknown parameter \"{flag}\".")),
         };
         match self.plant.forget_panic(counts) {
-            true => Reply::done(),
-            false => Reply::cant("No panic to clear"),
+            false if !counts => Reply::cant("No panic to clear"),
+            _ => Reply::done(),
         }
     }
 
@@ -83,7 +83,7 @@ impl<P: Plant> Management<P> {
         }
         let Some(active) = self.vcls.active() else {
             let none = self.vcls.iter().next().is_none();
-            return Reply::cant(if none { "No VCL available\n" } else { "No active VCL" });
+            return Reply::cant(if none { "No VCL loaded" } else { "No active VCL" });
         };
         let active = active.name.clone();
         let loads: Vec<Load<'_, P::Program>> = self.vcls.iter().map(|vcl| vcl.load()).collect();
@@ -185,7 +185,7 @@ mod tests {
         check(&mut manager, "ping -j", 200, "[ 2, [\"ping\", \"-j\"], 1000.000, \"PONG\"\n\n]\n");
         check(&mut manager, "status", 200, "Child in state stopped");
         check(&mut manager, "stop", 300, "Child in state stopped");
-        check(&mut manager, "start", 300, "No VCL available\n");
+        check(&mut manager, "start", 300, "No VCL loaded");
         check(&mut manager, "vcl.inline boot ok", 200, "VCL compiled.\n");
         check(&mut manager, "start", 300, "No active VCL");
         check(&mut manager, "vcl.use boot", 200, "VCL 'boot' now active");
@@ -230,6 +230,7 @@ mod tests {
         check(&mut manager, "panic.clear -x", 106, "Unknown parameter \"-x\".");
         check(&mut manager, "panic.clear -z", 200, "");
         check(&mut manager, "panic.clear", 300, "No panic to clear");
+        check(&mut manager, "panic.clear -z", 200, "");
         manager.plant().lost.set(true);
         check(&mut manager, "backend.list", 400, "CLI communication error");
         check(&mut manager, "ban req.url ~ x", 200, "");

@@ -176,6 +176,12 @@ impl<P: Plant> Management<P> {
             Verb::PanicShow => self.panic_show(json),
             Verb::PanicClear => self.panic_clear(arguments),
             Verb::DebugXid => self.xid(first, argument(1).unwrap_or_default()),
+            Verb::DebugPanicMaster => panic!("You asked for it: debug.panic.master"),
+            Verb::DebugPanicWorker => {
+                self.plant.panic_worker();
+                Reply::done()
+            }
+            Verb::DebugVmod => self.debug_vmod(),
             Verb::DebugListenAddress => self.listen_address(),
             Verb::StorageList => self.storage_list(json),
             Verb::Ban => self.ban(arguments),

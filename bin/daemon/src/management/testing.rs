@@ -179,6 +179,10 @@ impl Plant for Paper {
         ]
     }
 
+    fn panic_worker(&mut self) {
+        self.note("panic".to_owned());
+    }
+
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
         (last.unwrap_or(7), chunk.unwrap_or(1))
     }

@@ -75,7 +75,7 @@ impl Kind {
     pub(crate) fn parse(self, text: &str, current: &Value, default: &Value) -> Result<Value, String> {
         match self {
             Self::Seconds(least, most) => {
-                let value = number(text)?;
+                let value = seconds(text)?;
                 if value < least {
                     return Err(format!("Must be greater or equal to {least:.3}\n"));
                 }
@@ -94,7 +94,7 @@ impl Kind {
                 }
             }
             Self::Count(least, most) => {
-                let value = text.parse().map_err(|_| format!("Not a number ({text})\n"))?;
+                let value = whole(text).ok_or_else(|| format!("Not a number ({text})\n"))?;
                 within(value, least, most, |bound| bound.to_string())
             }
             Self::Bytes(least, most) => {
@@ -149,12 +149,35 @@ impl Kind {
     }
 }
 
-fn number(text: &str) -> Result<f64, String> {
+/// A time: a number of seconds, or one with a unit of VCL. Varnish 7.1 takes any unit there is for seconds.
+fn seconds(text: &str) -> Result<f64, String> {
+    match number(text) {
+        Err(wrong) => {
+            let trimmed = text.trim();
+            let begins = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+            let with_unit = number(begins).and_then(|_| copal_base::units::parse_duration(trimmed));
+            with_unit.ok().filter(|value| value.is_finite()).ok_or(wrong)
+        }
+        plain => plain,
+    }
+}
+
+/// A whole number, as C writes it: `0x10`, too.
+fn whole(text: &str) -> Option<u64> {
+    let text = text.trim();
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
+        _ => text.parse().ok(),
+    }
+}
+
+fn number(given: &str) -> Result<f64, String> {
+    let text = given.trim();
     let plain =
         text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
     match text.parse::<f64>() {
         Ok(value) if plain && value.is_finite() => Ok(value),
-        _ => Err(format!("Invalid number ({text})\n")),
+        _ => Err(format!("Invalid number ({given})\n")),
     }
 }
 
@@ -288,6 +311,14 @@ mod tests {
         check(seconds, "", ".5", Ok("0.500"));
         check(seconds, "", "x", Err("Invalid number (x)"));
         check(seconds, "", "inf", Err("Invalid number (inf)"));
+        check(seconds, "", "1h", Ok("3600.000"));
+        check(seconds, "", "300s", Ok("300.000"));
+        check(seconds, "", " 0.5 m ", Ok("30.000"));
+        check(seconds, "", "h", Err("Invalid number (h)"));
+        check(seconds, "", "5x", Err("Invalid number (5x)"));
+        check(seconds, "", "1.5.2s", Err("Invalid number (1.5.2s)"));
+        check(Kind::Count(5, Some(32)), "", " 0x10", Ok("16"));
+        check(Kind::Count(5, Some(32)), "", "0x+10", Err("Not a number (0x+10)"));
         check(seconds, "", "NaN", Err("Invalid number (NaN)"));
         check(seconds, "", "-1", Err("Must be greater or equal to 0.000"));
         check(seconds, "", "8000", Err("Must be less than or equal to 7200.000"));

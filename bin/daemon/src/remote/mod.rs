@@ -455,6 +455,10 @@ impl Plant for Remote {
         self.doors.iter().map(row).collect()
     }
 
+    fn panic_worker(&mut self) {
+        self.ask(&Ask::Panic);
+    }
+
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
         match self.ask(&Ask::Xid { last, chunk }) {
             Some(Answer::Xid(last, chunk)) => (last, chunk),

@@ -216,6 +216,10 @@ impl Plant for Serving {
         self.doors.iter().map(row).collect()
     }
 
+    fn panic_worker(&mut self) {
+        panic!("You asked for it: debug.panic.worker");
+    }
+
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
         self.running.as_ref().map_or((0, 0), |running| running.xid(last, chunk))
     }

@@ -82,6 +82,20 @@ impl<P: Plant> Management<P> {
         Reply::ok(text)
     }
 
+    /// `debug.vmod`: the modules in use, each with the count of VCLs that import it. They are part of this program.
+    pub(in crate::management) fn debug_vmod(&self) -> Reply {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for name in self.vcls.iter().flat_map(|vcl| &vcl.compiled.modules) {
+            match counts.iter_mut().find(|(known, _)| known == name) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((name, 1)),
+            }
+        }
+        Reply::ok(
+            counts.iter().map(|(name, count)| format!("{count:5} {name} (<builtin>)\n")).collect::<String>(),
+        )
+    }
+
     /// Who takes what from whom: `return (vcl(label))` as Varnish shows it, and what each VCL imports. Modules are part of
     /// this program, so that there is no file to name.
     pub(in crate::management) fn vcl_symtab(&self) -> Reply {
@@ -144,6 +158,7 @@ mod tests {
         let version = "  symtab:\n    {array}\n      {object}\n        [\"version\"]: {number} <0>\n";
         let expected = format!("Vcl: boot\n{version}Vcl: a\n{version}{}", object("$VMOD", "std"));
         check(&mut manager, "vcl.symtab", 200, &expected);
+        check(&mut manager, "debug.vmod", 200, "    1 std (<builtin>)\n");
     }
 
     #[test]

@@ -33,6 +33,9 @@ fn check_name(name: &str) -> Result<(), Reply> {
         _ => !(c.is_ascii_alphanumeric() || c == '_' || c == '-'),
     });
     match wrong {
+        Some((_, c)) if !c.is_ascii_graphic() => {
+            Err(Reply::wrong(format!("Illegal character in VCL name (0x{:02x})", u32::from(c))))
+        }
         Some((_, c)) => Err(Reply::wrong(format!("Illegal character in VCL name ('{c}')"))),
         None if name.is_empty() => Err(Reply::wrong("Empty VCL name")),
         None => Ok(()),
@@ -219,6 +222,7 @@ mod tests {
         check(&mut manager, "vcl.list", 200, "active   auto    warm         0    boot\n");
         check(&mut manager, "vcl.inline boot ok", 106, "Already a VCL named boot");
         check(&mut manager, "vcl.inline 1x ok", 106, "Illegal character in VCL name ('1')");
+        check(&mut manager, "vcl.inline \"a b\" ok", 106, "Illegal character in VCL name (0x20)");
         check(
             &mut manager,
             "vcl.inline x bad",
