@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from client import Client, fetch  # noqa: E402
 from daemon import before  # noqa: E402
 from origin import Origin  # noqa: E402
-from tap import Skip, case, check, expect, main  # noqa: E402
+from tap import Skip, case, check, eventually, expect, main  # noqa: E402
 
 BIG = os.urandom(1 << 20) * 3
 ON = {"feature": "+http2"}
@@ -136,6 +136,26 @@ def resets():
         expect(curl(cache.port, "/quick"), b"quick")
         check(0 < source.total() <= 11, f"{source.total()} requests reached the origin")
         go_on.set()
+
+
+@case("a client with many streams that reads nothing costs a connection's room, not one for each stream")
+def unread():
+    cache = before(origin(), params=ON)
+    check(curl(cache.port, "/big") == BIG, "it is stored")
+    resident = cache.resident_bytes()
+    # Windows of 2 GiB for each stream and for all.
+    settings = frame(4, 0, 0, b"\x00\x04\x7f\xff\xff\xff") + frame(8, 0, 0, b"\x7f\xff\x00\x00")
+    head = b"\x82\x86\x04\x04/big\x41\x01a"
+    clients = [Client(cache.port, receive_buffer=4096) for _ in range(8)]
+    for client in clients:
+        client.send(PREFACE + settings + b"".join(frame(1, 5, 2 * number + 1, head) for number in range(100)))
+    eventually(lambda: cache.counter("client_req") >= 1 + 800, "all are asked for")
+    # 100 streams with 256 KiB each would be 25 MiB a connection, and 200 MiB in all.
+    grown = cache.resident_bytes() - resident
+    check(grown < 100 << 20, f"{grown >> 20} MiB for {len(clients)} connections")
+    for client in clients:
+        client.close()
+    expect(curl(cache.port, "/"), b"hello")
 
 
 if __name__ == "__main__":

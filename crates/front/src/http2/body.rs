@@ -1,5 +1,6 @@
 //! The body of a request on one stream.
 
+use super::room::Piece;
 use crate::request_body::go_on;
 use bytes::{Buf as _, Bytes};
 use cache::{BodyError, RequestBody};
@@ -17,7 +18,7 @@ use wire::{ResponseHead, Version};
 pub(super) struct StreamBody<'stream> {
     stream: RecvStream,
     /// Where interim responses go.
-    respond: &'stream mut SendResponse<Bytes>,
+    respond: &'stream mut SendResponse<Piece>,
     /// The client waits for `100 Continue`.
     to_continue: bool,
     /// The interim responses that were sent and not yet asked for.
@@ -39,7 +40,7 @@ impl<'stream> StreamBody<'stream> {
     pub(super) fn new(
         stream: RecvStream,
         framing: RequestFraming,
-        respond: &'stream mut SendResponse<Bytes>,
+        respond: &'stream mut SendResponse<Piece>,
         to_continue: bool,
         pause_max: f64,
     ) -> Self {

@@ -4,16 +4,16 @@
 
 mod body;
 mod io;
+mod room;
 mod stream;
 
 use crate::serve::Front;
-use bytes::Bytes;
 use cache::Session;
 use copal_cache as cache;
 use copal_net as net;
 use h2::Reason;
 use h2::server::{Builder, Connection};
-use std::cell::Cell;
+use room::{Active, Piece, Room};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,28 +35,9 @@ pub struct Settings {
 /// How often a connection without news is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The memory that a connection's streams may fill with responses not yet sent.
-const SEND_BYTES: usize = 256 << 10;
-
 /// How many times as many requests may be under way as streams may be open: a client that resets its streams may begin
 /// others, while the requests behind the old ones run on.
 const UNDER_WAY: usize = 2;
-
-/// Counts a stream for as long as it is answered.
-struct Active(Rc<Cell<usize>>);
-
-impl Active {
-    fn new(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(Rc::clone(count))
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
 
 /// Serves the streams of a connection whose first bytes are `ahead`, and says why it ended.
 pub(crate) async fn run(
@@ -77,9 +58,9 @@ pub(crate) async fn run(
         .max_header_list_size(
             u32::try_from(list_bytes).map_or(settings.head_bytes, |bytes| bytes.min(settings.head_bytes)),
         )
-        .max_send_buffer_size(SEND_BYTES);
+        .max_send_buffer_size(room::BYTES);
     let patience = Duration::from_secs_f64(front.settings().timeout_idle.clamp(0.1, 86_400.0));
-    let handshake = builder.handshake::<_, Bytes>(io::Io::new(stream, ahead));
+    let handshake = builder.handshake::<_, Piece>(io::Io::new(stream, ahead));
     match tokio::time::timeout(patience, handshake).await {
         Ok(Ok(connection)) => {
             let target_bytes = settings.window_bytes.saturating_mul(2).min(i32::MAX as u32);
@@ -94,16 +75,16 @@ pub(crate) async fn run(
 async fn accept(
     front: &Rc<Front>,
     session: &Rc<Session>,
-    mut connection: Connection<io::Io, Bytes>,
+    mut connection: Connection<io::Io, Piece>,
     target_bytes: u32,
     requests_max: usize,
 ) -> &'static str {
-    let active = Rc::new(Cell::new(0));
+    let room = Room::new();
     let mut idle = Duration::ZERO;
     let mut reason = "REM_CLOSE";
     loop {
         match tokio::time::timeout(LOOK, connection.accept()).await {
-            Ok(Some(Ok((_, mut respond)))) if active.get() >= requests_max => {
+            Ok(Some(Ok((_, mut respond)))) if room.streams() >= requests_max => {
                 respond.send_reset(Reason::REFUSED_STREAM);
             }
             Ok(Some(Ok((request, respond)))) => {
@@ -112,16 +93,15 @@ async fn accept(
                     // Room for what all streams may send, from the first body on.
                     connection.set_target_window_size(target_bytes);
                 }
-                let counted = Active::new(&active);
+                let counted = Active::new(&room);
                 let (front, session) = (Rc::clone(front), Rc::clone(session));
                 net::worker::task(async move {
-                    let _counted = counted;
-                    stream::serve(front, session, request, respond).await;
+                    stream::serve(front, session, counted.room(), request, respond).await;
                 });
             }
             Ok(None) => return reason,
             Ok(Some(Err(error))) => return if error.is_io() { "REM_CLOSE" } else { "RX_JUNK" },
-            Err(_) if active.get() > 0 => idle = Duration::ZERO,
+            Err(_) if room.streams() > 0 => idle = Duration::ZERO,
             Err(_) => idle += LOOK,
         }
         if front.is_stopping() {
@@ -133,7 +113,7 @@ async fn accept(
         }
         // Streams under way are finished; a client that does not hang up then is hung up on.
         connection.graceful_shutdown();
-        if active.get() == 0 && idle > 2 * LOOK {
+        if room.streams() == 0 && idle > 2 * LOOK {
             return reason;
         }
     }

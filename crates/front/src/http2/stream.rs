@@ -1,6 +1,7 @@
 //! One stream: a request and its response.
 
 use super::body::StreamBody;
+use super::room::{Piece, Room};
 use crate::respond::{Limits, Sent, is_at_end};
 use crate::serve::Front;
 use crate::{reject, settings::Settings};
@@ -20,23 +21,29 @@ use std::time::Instant;
 use wire::h1::RequestFraming;
 use wire::{Fields, Reject};
 
-/// The most of a body that is copied for the library at once.
-const PIECE: usize = 64 << 10;
+/// A request as it arrived.
+struct Arrived {
+    body: RecvStream,
+    framing: RequestFraming,
+    /// Bytes of its head.
+    head: usize,
+}
 
 /// Answers one request.
 pub(super) async fn serve(
     front: Rc<Front>,
     session: Rc<Session>,
+    room: &Room,
     request: http::Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    mut respond: SendResponse<Piece>,
 ) {
     let settings = front.settings();
     let mut work = front.work(&session);
     let (parts, body) = request.into_parts();
     match accept(&parts, body.is_end_stream(), &settings, &mut work.exchange) {
         Ok((framing, head)) => {
-            let exchange = &mut work.exchange;
-            answer(&front, &session, exchange, body, &mut respond, framing, head).await;
+            let arrived = Arrived { body, framing, head };
+            answer(&front, &session, &mut work.exchange, room, arrived, &mut respond).await;
         }
         Err(reason) => refuse(&front, &session, reason, &parts, &mut respond),
     }
@@ -72,7 +79,7 @@ fn refuse(
     session: &Session,
     reason: Reject,
     parts: &http::request::Parts,
-    respond: &mut SendResponse<Bytes>,
+    respond: &mut SendResponse<Piece>,
 ) {
     reject::log(&front.local, session.vxid, reason, parts.uri.to_string().as_bytes(), 0);
     let mut response = http::Response::new(());
@@ -90,21 +97,21 @@ async fn answer(
     front: &Front,
     session: &Session,
     exchange: &mut Exchange,
-    stream: RecvStream,
-    respond: &mut SendResponse<Bytes>,
-    framing: RequestFraming,
-    head: usize,
+    room: &Room,
+    arrived: Arrived,
+    respond: &mut SendResponse<Piece>,
 ) {
     let settings = front.settings();
     let expectation = exchange.request.fields.get_known(wire::Known::Expect);
     let waits = expectation.is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
     exchange.request.fields.remove_known(wire::Known::Expect);
     exchange.close_after = false;
-    let mut body = StreamBody::new(stream, framing, &mut *respond, waits, settings.timeout_body);
-    let outcome = exchange.run(&mut body, head, front.local.now()).await;
+    let mut body =
+        StreamBody::new(arrived.body, arrived.framing, &mut *respond, waits, settings.timeout_body);
+    let outcome = exchange.run(&mut body, arrived.head, front.local.now()).await;
     let received = body.received;
     let sent = match outcome {
-        Outcome::Deliver => deliver(exchange, respond, Limits::of(&settings, session)).await,
+        Outcome::Deliver => deliver(exchange, respond, room, Limits::of(&settings, session)).await,
         // The cache makes no pipe of a stream.
         Outcome::Close | Outcome::Pipe(_) => Sent::default(),
     };
@@ -115,7 +122,12 @@ async fn answer(
 }
 
 /// Writes the response.
-async fn deliver(exchange: &mut Exchange, respond: &mut SendResponse<Bytes>, limits: Limits) -> Sent {
+async fn deliver(
+    exchange: &mut Exchange,
+    respond: &mut SendResponse<Piece>,
+    room: &Room,
+    limits: Limits,
+) -> Sent {
     let mut response = http::Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(exchange.response.status).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -123,7 +135,7 @@ async fn deliver(exchange: &mut Exchange, respond: &mut SendResponse<Bytes>, lim
     let ended = exchange.body.is_empty();
     let mut sent = Sent { head: exchange.response.fields.byte_len() as u64, ..Sent::default() };
     match respond.send_response(response, ended) {
-        Ok(stream) if !ended => send_body(exchange, stream, limits, &mut sent).await,
+        Ok(stream) if !ended => send_body(exchange, stream, room, limits, &mut sent).await,
         Ok(_) => sent.complete = true,
         Err(_) => {}
     }
@@ -146,30 +158,39 @@ pub(super) fn map(fields: &Fields) -> HeaderMap {
     map
 }
 
-async fn send_body(exchange: &mut Exchange, mut stream: SendStream<Bytes>, limits: Limits, sent: &mut Sent) {
+async fn send_body(
+    exchange: &mut Exchange,
+    mut stream: SendStream<Piece>,
+    room: &Room,
+    limits: Limits,
+    sent: &mut Sent,
+) {
     let deadline = Deadline::new();
     let begun = Instant::now();
     while begun.elapsed().as_secs_f64() < limits.total {
         match exchange.body.ready().await {
             Ok(true) => {}
             Ok(false) => {
-                sent.complete = stream.send_data(Bytes::new(), true).is_ok();
+                sent.complete = stream.send_data(Piece::default(), true).is_ok();
                 return;
             }
             Err(cache::body::Aborted) => return,
         }
         let mut slices = Vec::new();
         exchange.body.slices(&mut slices);
-        let size = slices.iter().map(|slice| slice.len()).sum::<usize>().min(PIECE);
+        let size = slices.iter().map(|slice| slice.len()).sum::<usize>().min(room.piece_max());
         stream.reserve_capacity(size);
         deadline.set(limits.idle);
-        let room = match net::within(&deadline, poll_fn(|context| stream.poll_capacity(context))).await {
-            Ok(Some(Ok(room))) => room,
+        let window = match net::within(&deadline, poll_fn(|context| stream.poll_capacity(context))).await {
+            Ok(Some(Ok(window))) => window,
             _ => return,
         };
-        let piece = copy(&slices, room.min(size));
+        // Only what the client's windows let through takes room: who waits for a window holds up no other.
+        let count = window.min(size);
+        deadline.set(limits.idle);
+        let Ok(Some(taken)) = net::within(&deadline, room.take(count)).await else { return };
+        let piece = Piece::new(copy(&slices, count), taken);
         drop(slices);
-        let count = piece.len();
         exchange.body.consume(count);
         let last = is_at_end(&exchange.body, sent.body + count as u64);
         if stream.send_data(piece, last).is_err() {
