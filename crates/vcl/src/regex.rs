@@ -135,7 +135,7 @@ impl Regex {
                 break;
             }
             out.extend_from_slice(&subject[copied..whole.start]);
-            expand(replacement, subject, &groups, out);
+            expand(replacement, subject, &groups, begin + SUBSTITUTED_MAX, out);
             copied = whole.end;
             // An empty match must not be found again where it is.
             from = if whole.is_empty() { whole.end + 1 } else { whole.end };
@@ -228,9 +228,10 @@ fn find_plain(text: &[u8], start: bool, end: bool, subject: &[u8], from: usize) 
     Some(found..found + text.len())
 }
 
-fn expand(replacement: &[u8], subject: &[u8], groups: &Groups, out: &mut Vec<u8>) {
+/// Appends the replacement, until `out` is longer than `most`: each of its bytes but one may stand for the whole subject.
+fn expand(replacement: &[u8], subject: &[u8], groups: &Groups, most: usize, out: &mut Vec<u8>) {
     let mut rest = replacement.iter();
-    while let Some(&byte) = rest.next() {
+    while let Some(&byte) = rest.next().filter(|_| out.len() <= most) {
         if byte != b'\\' {
             out.push(byte);
             continue;
@@ -312,6 +313,11 @@ mod tests {
         let subject = vec![b'a'; 4096];
         let mut out = Vec::new();
         assert!(regex.substitute(&subject, &subject, true, &mut out).is_err());
+        // Also where a single replacement would be gigabytes.
+        let (whole, many) = (Regex::new(".+").unwrap(), b"\\0".repeat(1 << 20));
+        out = Vec::new();
+        assert!(whole.substitute(&subject, &many, false, &mut out).is_err());
+        assert!(out.capacity() <= 4 * SUBSTITUTED_MAX, "{}", out.capacity());
     }
 
     #[test]
