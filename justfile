@@ -14,7 +14,7 @@ check:
 test:
     ./test
 
-# One script of tests/, for instance `just one hard_fetch`; COPALD=/usr/sbin/varnishd runs it against Varnish.
+# One script of tests/, for instance `just one fetching`; COPALD=/usr/sbin/varnishd runs it against Varnish.
 one name:
     cargo build --release
     python3 tests/{{name}}.py

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The cache: freshness, grace, keep, Vary, passes, purge and bans, one fetch an object, streaming."""
 import os
+import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from client import Client, fetch, swarm  # noqa: E402
-from daemon import before  # noqa: E402
+from daemon import COPAL, before  # noqa: E402
 from origin import Origin  # noqa: E402
 from tap import case, check, eventually, expect, main  # noqa: E402
 
@@ -337,6 +338,36 @@ def runtime_fault():
     expect(fetch(cache.port, "/f").status, 503)
     expect(fetch(cache.port, "/ok").status, 200)
     eventually(lambda: cache.counter("vcl_fail") == 1, "MAIN.vcl_fail counts 1")
+
+
+@case("a fault in any subroutine fails that request with 503, closes its connection, and is logged and counted",
+      copal_only="the worker dies of a division by zero; 500 where it is in vcl_synth")
+def faults_everywhere():
+    origin = Origin()
+    client = {"hash": "", "hit": "", "miss": "", "pass": "if (req.url == \"/pass\") { return (pass); }",
+              "purge": "if (req.url == \"/purge\") { return (purge); }", "deliver": "", "recv": "",
+              "pipe": "if (req.url == \"/pipe\") { return (pipe); }",
+              "synth": "if (req.url == \"/synth\") { return (synth(200)); }"}
+    fault = 'if (%s.url == "/%s") { set %s.http.x = 1 / std.integer(%s.http.zero, 0); }'
+    subs = "".join(f"sub vcl_{name} {{ {fault % ('req', name, 'req', 'req')} }}\n" for name in client if name != "recv")
+    subs += "".join(f"sub vcl_{name} {{ {fault % ('bereq', name, 'bereq', 'bereq')} }}\n"
+                    for name in ("backend_fetch", "backend_response", "backend_error"))
+    recv = fault % ("req", "recv", "req", "req") + "".join(client.values())
+    cache = before(origin, f"""import std; backend nobody none;
+        sub vcl_recv {{ if (req.url == "/backend_error") {{ set req.backend_hint = nobody; }} {recv} }}\n{subs}""")
+    names = list(client) + ["backend_fetch", "backend_response", "backend_error"]
+    for name in names:
+        fetch(cache.port, "/hit", headers={"zero": "1"})
+        with Client(cache.port) as client:
+            answer = client.fetch(f"/{name}")
+            expect((name, answer.status), (name, 503))
+            if not name.startswith("backend"):
+                expect((name, answer.reason, client.rest()), (name, "VCL failed", b""))
+    expect(fetch(cache.port, "/ok").status, 200)
+    eventually(lambda: cache.counter("vcl_fail") == len(names), "MAIN.vcl_fail counts them")
+    log = subprocess.run([COPAL, "log", "-n", cache.name, "-d", "-g", "request", "-i", "VCL_Error"],
+                         stdout=subprocess.PIPE, text=True, timeout=20).stdout
+    expect(log.count("VCL_Error"), len(names), "a record each")
 
 
 @case("client.ip, server.ip, req.xid, now and headers as VCL sees them")

@@ -94,6 +94,8 @@ def places():
     refused("sub vcl_recv { unset req.url; }")
     refused("sub helper { set beresp.ttl = 1s; }\nsub vcl_recv { call helper; }", "beresp.ttl")
     refused("sub vcl_recv { return (retry); }")
+    refused("import std;\nsub vcl_recv { std.rollback(bereq); }", "Not available in subroutine 'vcl_recv'")
+    refused("sub vcl_fini { return (fail); }", 'Invalid return "fail"')
 
 
 @case("definitions: a backend without host, a bad attribute, one twice, a bad ACL, no backend at all, no version")

@@ -54,6 +54,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) current: usize,
     /// The backend called `default`, else the first, by its number.
     pub(crate) default_backend: Option<u32>,
+    /// The probe called `default`, which is in no namespace, and its name's place.
+    pub(crate) default_probe: Option<(Arc<ProbeDefinition>, Span)>,
     builtin_file: u16,
 }
 
@@ -82,6 +84,7 @@ pub(crate) fn check<'a>(
         flow: Flow::default(),
         current: 0,
         default_backend: None,
+        default_probe: None,
         builtin_file,
     };
     let builtin_names: Vec<&str> = declarations
@@ -111,8 +114,13 @@ impl Checker<'_> {
             Declaration::Import { module, alias, keyword } => self.import(module, alias, *keyword),
             Declaration::Probe { name, keyword, fields } => {
                 self.reserved(name)?;
-                let probe = declare::probe(self.sources, &name.text, *keyword, fields)?;
-                self.names.define(&mut self.probes, name, Arc::new(probe))?;
+                let probe = Arc::new(declare::probe(self.sources, &name.text, *keyword, fields)?);
+                if name.text != "default" {
+                    self.names.define(&mut self.probes, name, probe)?;
+                } else if let Some((_, first)) = self.default_probe.replace((probe, name.span)) {
+                    let problem = Problem::at(name.span, "Probe 'default' redefined.");
+                    return Err(problem.words("First definition:").token(first).into());
+                }
                 Ok(())
             }
             Declaration::Acl { name, flags, entries } => {
@@ -224,8 +232,7 @@ impl Checker<'_> {
             // What need not be chosen need not be named.
             let spared = match kind {
                 Kind::Backend => self.default_backend == Some(self.backends.rows[index].number),
-                Kind::Probe => name == "default",
-                Kind::Acl | Kind::Sub | Kind::Instance | Kind::Vmod => false,
+                Kind::Probe | Kind::Acl | Kind::Sub | Kind::Instance | Kind::Vmod => false,
             };
             if used || spared {
                 continue;

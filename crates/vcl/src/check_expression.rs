@@ -17,6 +17,7 @@ use crate::variables::{Kind, SIDES, StorageVar, Subs, Var};
 use crate::vmod::Vmod;
 use copal_base::units;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// How many arithmetic operators one chain may have: each nests the tree a level deeper.
 const CHAIN_MAX: usize = 200;
@@ -476,7 +477,14 @@ impl Checker<'_> {
                 return typed(Node::Const(Value::Bool(false)), Type::Bool);
             }
             ("default", Type::Backend) => return typed(Node::DefaultBackend, Type::Backend),
-            ("default", Type::Probe) => {}
+            ("default", Type::Probe) => {
+                return match &self.default_probe {
+                    Some((probe, _)) => {
+                        typed(Node::Const(Value::Probe(Some(Arc::clone(probe)))), Type::Probe)
+                    }
+                    None => Err(Problem::at(span, "No default probe defined").into()),
+                };
+            }
             ("default", _) => {
                 return Err(Problem::at(span, "Symbol 'default' is a reserved word.").into());
             }

@@ -130,8 +130,7 @@ fn with_probe(backend: BackendDefinition, default: Option<&Arc<ProbeDefinition>>
 }
 
 fn finish(checker: Checker, version: u32) -> Program {
-    let default_probe =
-        checker.probes.rows.iter().find(|row| row.name == "default").and_then(|row| row.value.clone());
+    let default_probe = checker.default_probe.as_ref().map(|(probe, _)| Arc::clone(probe));
     let code = lower(&checker);
     let builtin = builtin_only(&checker);
     let sources = checker

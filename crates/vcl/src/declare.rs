@@ -174,6 +174,10 @@ fn switch(field: &Field) -> Checked<bool> {
 fn backend_probe(checker: &mut Checker, field: &Field) -> Checked<Arc<ProbeDefinition>> {
     match &field.value {
         FieldValue::Inline(fields) => Ok(Arc::new(probe(checker.sources, "", field.value_span, fields)?)),
+        FieldValue::Word(word) if word.text == "default" => match &checker.default_probe {
+            Some((probe, _)) => Ok(Arc::clone(probe)),
+            None => Err(Problem::at(field.value_span, "No default probe defined, at").into()),
+        },
         FieldValue::Word(word) => {
             let found = match checker.names.find(&word.text) {
                 Some((Kind::Probe, index)) => {
@@ -181,9 +185,6 @@ fn backend_probe(checker: &mut Checker, field: &Field) -> Checked<Arc<ProbeDefin
                     checker.probes.value(index).cloned()
                 }
                 Some(_) => return Err(checker.names.wrong_kind(word, "probe")),
-                None if word.text == "default" => {
-                    return Err(Problem::at(field.value_span, "No default probe defined, at").into());
-                }
                 None => None,
             };
             found.ok_or_else(|| not_found(&Name { parts: vec![word.clone()] }))
@@ -265,12 +266,24 @@ fn probe_fields(probe: &mut ProbeDefinition, fields: &[Field]) -> Checked<()> {
         }
         _ => {}
     }
-    if probe.timeout <= 0.0 || probe.interval <= 0.0 {
-        let field = find("timeout").or(find("interval")).expect("the defaults are positive");
-        return Err(Problem::at(field.value_span, "A probe's times must be more than zero").into());
-    }
+    zero_is_default(probe);
     probe.initial = probe.initial.map(|initial| initial.min(probe.threshold));
     Ok(())
+}
+
+/// Zero stands for the default, as in Varnish.
+fn zero_is_default(probe: &mut ProbeDefinition) {
+    let default = ProbeDefinition::default();
+    for (value, default) in [(&mut probe.timeout, default.timeout), (&mut probe.interval, default.interval)] {
+        if *value <= 0.0 {
+            *value = default;
+        }
+    }
+    for (value, default) in [(&mut probe.window, default.window), (&mut probe.threshold, default.threshold)] {
+        if *value == 0 {
+            *value = default;
+        }
+    }
 }
 
 pub(crate) fn acl(

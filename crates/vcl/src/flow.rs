@@ -207,7 +207,7 @@ const ACTIONS: &[&str] = &[
 pub(crate) fn allowed(action: &str) -> Option<Subs> {
     use Sub::*;
     Some(match action {
-        "fail" => Subs::ALL,
+        "fail" => Subs::CLIENT.union(Subs::BACKEND).union(Subs::of(&[Init])),
         "synth" => Subs::of(&[Recv, Pipe, Pass, Purge, Miss, Hit, Deliver]),
         "restart" => Subs::of(&[Recv, Pass, Purge, Miss, Hit, Deliver, Synth]),
         "pass" => Subs::of(&[Recv, Miss, Hit, BackendResponse]),

@@ -406,6 +406,41 @@ fn definitions() {
     assert_eq!(request, Some("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
 }
 
+/// Source: `cache_backend_probe.c` of Varnish 7.1, by behaviour.
+#[test]
+fn a_probe_called_default_is_in_no_namespace_and_goes_to_all_without_their_own() {
+    let program = load(
+        "vcl 4.1;
+        backend before { .host = \"a.example\"; }
+        probe default { .url = \"/default\"; }
+        backend default { .host = \"a.example\"; }
+        backend named { .host = \"a.example\"; .probe = default; }
+        backend own { .host = \"a.example\"; .probe = { .url = \"/own\"; } }
+        backend nobody none;
+        sub vcl_recv {
+            if (req.backend_hint != before && req.backend_hint != named && req.backend_hint != own) {
+                set req.backend_hint = nobody;
+            }
+        }",
+    )
+    .unwrap();
+    let urls: Vec<_> =
+        program.backends.iter().map(|row| row.probe.as_ref().map(|probe| probe.url.clone())).collect();
+    let default = || Some("/default".to_owned());
+    assert_eq!(urls, [default(), default(), default(), Some("/own".into()), None]);
+    let error = load("vcl 4.1; probe default {} probe default {} backend b none;").unwrap_err().to_string();
+    assert!(error.contains("Probe 'default' redefined."), "{error}");
+    says("backend b { .host = \"h\"; .probe = default; }", "No default probe defined");
+}
+
+#[test]
+fn zeros_of_a_probe_stand_for_its_defaults() {
+    let fields = ".interval = 0s; .timeout = 0s; .window = 0; .threshold = 0;";
+    let program = load(&format!("vcl 4.1; backend b {{ .host = \"h\"; .probe = {{ {fields} }} }}")).unwrap();
+    let probe = program.backends[0].probe.as_ref().unwrap();
+    assert_eq!((probe.interval, probe.timeout, probe.window, probe.threshold), (5.0, 2.0, 8, 3));
+}
+
 #[test]
 fn includes() {
     let include = |name: &str, from: &str| match name {
@@ -435,6 +470,13 @@ fn includes() {
     assert!(error.contains("VCL version 4.1 higher than the top level version 4.0"), "{error}");
     let error = compile("vcl 4.0; include foo;").unwrap_err();
     assert!(error.contains("include not followed by string constant."), "{error}");
+}
+
+#[test]
+fn what_ends_a_program_cannot_fail() {
+    says("sub vcl_fini { return (fail); }", "Invalid return \"fail\"");
+    says("sub vcl_fini { return (fail); }", "Legal returns are: \"ok\"\n");
+    accepted("sub vcl_init { return (fail(\"no\")); }");
 }
 
 #[test]

@@ -31,9 +31,10 @@ pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Te
         // There were too many: that is what this answer says.
         Action::Restart => exchange.reason = Reason::TooManyRestarts,
         _ => {
-            // There is no answer to give when making the answer fails.
+            // Making the answer failed: what is left is one that nobody can change, and that ends the connection.
             exchange.close = true;
-            return Step::Done(Outcome::Close);
+            exchange.synthetic.clear();
+            prepare(exchange, 503, Some(Text::from("VCL failed")));
         }
     }
     finish(exchange);

@@ -66,8 +66,9 @@ pub(super) fn set_ip_tos(call: &mut Call<'_>) -> Result<Value> {
 /// `std.rollback(req | bereq)`
 pub(super) fn rollback(call: &mut Call<'_>) -> Result<Value> {
     let side = match Arguments(call.arguments).word(0)? {
+        "req" => Side::Req,
         "bereq" => Side::Bereq,
-        _ => Side::Req,
+        other => return Err(Fault(format!("std.rollback({other}): only req and bereq can be put back"))),
     };
     call.host.rollback(side)?;
     Ok(Value::Void)
@@ -162,6 +163,7 @@ mod tests {
         call_std_on(&mut host, "rollback", &[Value::Enum("req")]).unwrap();
         call_std_on(&mut host, "rollback", &[Value::Enum("bereq")]).unwrap();
         assert_eq!(host.logged, ["tos 16", "rollback Req", "rollback Bereq"]);
+        assert!(call_std_on(&mut host, "rollback", &[Value::Enum("beresp")]).is_err());
         for tos in [-1, 256, i64::MAX] {
             assert!(call_std("set_ip_tos", &[Value::Int(tos)]).is_err());
         }

@@ -27,9 +27,6 @@ use copal_vcl::vmod::Vmod;
 const CLIENT: &[Sub] =
     &[Sub::Recv, Sub::Hash, Sub::Pipe, Sub::Pass, Sub::Hit, Sub::Miss, Sub::Purge, Sub::Deliver, Sub::Synth];
 
-/// The messages that `std.rollback` takes. Its type HTTP has no other use in the language, so they are words.
-const MESSAGES: Type = Type::Enum(&["req", "bereq"]);
-
 /// The module's table. Source: `vmod_std(3)` of Varnish 7.1.
 pub(crate) static VMOD: Vmod = Vmod {
     name: "std",
@@ -111,7 +108,7 @@ pub(crate) static VMOD: Vmod = Vmod {
         "cache_req_body"(required("size", Type::Bytes)) -> Bool, control::cache_req_body, in CLIENT;
         "late_100_continue"(required("late", Type::Bool)) -> Void, control::late_100_continue;
         "set_ip_tos"(required("tos", Type::Int)) -> Void, control::set_ip_tos, in CLIENT;
-        "rollback"(required("h", MESSAGES)) -> Void, control::rollback;
+        "rollback"(required("h", Type::Http)) -> Void, control::rollback;
         "ban"(required("", Type::String)) -> Bool, control::ban;
         "ban_error"() -> String, control::ban_error;
 
