@@ -34,7 +34,7 @@ pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Te
             // Making the answer failed: what is left is one that nobody can change, and that ends the connection.
             exchange.close = true;
             exchange.synthetic.clear();
-            prepare(exchange, 503, Some(Text::from("VCL failed")));
+            prepare(exchange, 503, Some(Text::from("VCL failed")), waits);
         }
     }
     finish(exchange);
