@@ -16,6 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../tests/lib"))
 import daemon  # noqa: E402
+import processes  # noqa: E402
 
 # Each request takes the next path in order (fill) or any of them (random); the path's number is all that differs.
 ORDER = """
@@ -41,9 +42,7 @@ class Origin:
     def __init__(self, length):
         self.folder = tempfile.mkdtemp(prefix="copal-bench.")
         os.chmod(self.folder, 0o755)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = processes.free_port()
         with open(f"{self.folder}/body", "w") as file:
             file.write("b" * length)
         with open(f"{self.folder}/nginx.conf", "w") as file:
@@ -99,15 +98,7 @@ def start(origin, *, store="malloc,8g", params=None):
 
 def cpu_seconds(cache):
     """CPU time of all threads of the daemon's tree."""
-    total = 0
-    for pid in cache.pids():
-        try:
-            for task in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{task}/schedstat") as file:
-                    total += int(file.read().split()[0])
-        except OSError:
-            pass
-    return total / 1e9
+    return processes.cpu_s(cache.pids())
 
 
 def wrk(port, script, seconds, connections=64):

@@ -13,7 +13,8 @@ the whole (range_offset_limit none) and Squid as installed (which keeps nothing 
 
 Every byte is compared with the origin's. Counted are the bytes that the origin (nginx) sent, those that would do (the
 segments of 1 MiB that the reads touch and were not read before), CPU seconds of the server's whole process tree, and time.
-The server runs on CPU 0, clients and origin on CPU 1: the time is theirs, too.
+The server runs on CPU 0, clients and origin on CPU 1: the time is theirs, too. COPALD names the program (default
+target/release/copald); one of a development build is refused, and what else keeps the machine busy is said.
 """
 import collections
 import mmap
@@ -32,16 +33,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../tests/lib"))
 from big import field, parts, segments  # noqa: E402
 from client import Client  # noqa: E402
+from processes import cpu_s, free_port, tree  # noqa: E402
 
 MIB = 1 << 20
 COPALD = os.environ.get("COPALD", os.path.join(HERE, "../target/release/copald"))
 PATH = "/object"
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Process:
@@ -62,30 +58,9 @@ class Process:
         with open(log, errors="replace") as file:
             sys.exit(f"{' '.join(command)} did not come up:\n{file.read()[-2000:]}")
 
-    def pids(self):
-        found, ahead = [], [self.process.pid]
-        while ahead:
-            pid = ahead.pop()
-            found.append(pid)
-            try:
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{task}/children") as file:
-                        ahead += [int(word) for word in file.read().split()]
-            except OSError:
-                pass
-        return found
-
     def cpu_s(self):
         """CPU time of all threads of the tree."""
-        total = 0
-        for pid in self.pids():
-            try:
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{task}/schedstat") as file:
-                        total += int(file.read().split()[0])
-            except OSError:
-                pass
-        return total / 1e9
+        return cpu_s(tree(self.process.pid))
 
     def stop(self):
         self.process.terminate()
@@ -324,12 +299,26 @@ def run(name, origin, reads, folder):
     return rows
 
 
+def program():
+    """What is measured as Copal, as one line; ends the script if that would say nothing."""
+    if not os.access(COPALD, os.X_OK):
+        sys.exit(f"no {COPALD}: cargo build --release -p copal-daemon")
+    if "debug" in os.path.realpath(COPALD).split(os.sep):
+        sys.exit(f"{COPALD} is a development build: its CPU seconds mean nothing")
+    said = subprocess.run([COPALD, "-V"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    return f"{said.splitlines()[0]}, of {time.strftime('%F %R', time.localtime(os.stat(COPALD).st_mtime))}"
+
+
 def main():
     size = int(sys.argv[1]) * MIB if len(sys.argv) > 1 else 1024 * MIB
     chosen = sys.argv[2:] or list(SERVERS)
     for tool in ("nginx", "taskset", *({"squid": "squid", "varnish": "varnishd"}.get(name.split("-")[0], "taskset") for name in chosen)):
         if shutil.which(tool) is None:
             sys.exit(f"missing {tool}: apt-get install nginx squid varnish")
+    about = program() if "copal" in chosen else "without Copal"
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"# the machine is not quiet: load {load:.1f}", file=sys.stderr, flush=True)
     folder = tempfile.mkdtemp(prefix="copal-bench.")
     os.chmod(folder, 0o755)
     os.sched_setaffinity(0, {1})
@@ -346,7 +335,7 @@ def main():
     finally:
         origin.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"An object of {size // MIB} MiB.\n")
+    print(f"An object of {size // MIB} MiB; {about}; load at the start {load:.1f}.\n")
     print("| reads | server | MB from the origin | times what they need | requests to it | CPU s | s | |")
     print("|---|---|---|---|---|---|---|---|")
     for what, rows in table.items():

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 
+import processes
 from tap import eventually
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -197,17 +198,7 @@ class Daemon:
 
     def pids(self):
         """The daemon and its children."""
-        found, ahead = [], [self.process.pid]
-        while ahead:
-            pid = ahead.pop()
-            found.append(pid)
-            try:
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{task}/children") as file:
-                        ahead += [int(word) for word in file.read().split()]
-            except OSError:
-                pass
-        return found
+        return processes.tree(self.process.pid)
 
     def resident_bytes(self):
         """Resident memory of the daemon and its children."""

@@ -49,6 +49,30 @@ pub struct Query<'request> {
     pub banned: &'request dyn Fn(&Arc<Object>) -> bool,
 }
 
+impl Query<'static> {
+    /// One that asks for nothing but `key`: every object under it fits, and no ban counts.
+    pub fn plain(key: Key, now: Time) -> Self {
+        Self {
+            key,
+            arrival: now,
+            now,
+            ttl_max: None,
+            grace_max: None,
+            always_miss: false,
+            ignore_busy: false,
+            rfc: false,
+            asks: None,
+            insistent: None,
+            waited: None,
+            fits: &|_| true,
+            part: &|_| None,
+            predict: &|_| Vec::new(),
+            excused: &|_, _| false,
+            banned: &|_| false,
+        }
+    }
+}
+
 /// What a request that asks for more than freshness makes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suits {

@@ -107,24 +107,7 @@ fn plain<'query>(
     fits: &'query dyn Fn(&Object) -> bool,
     predict: &'query dyn Fn(&Object) -> Vec<u8>,
 ) -> Query<'query> {
-    Query {
-        key,
-        arrival: now,
-        now,
-        ttl_max: None,
-        grace_max: None,
-        always_miss: false,
-        ignore_busy: false,
-        rfc: false,
-        asks: None,
-        insistent: None,
-        waited: None,
-        fits,
-        part: &|_| None,
-        predict,
-        excused: &|_, _| false,
-        banned: &|_| false,
-    }
+    Query { fits, predict, ..Query::plain(key, now) }
 }
 
 #[test]

@@ -35,24 +35,7 @@ pub(crate) fn claim(
     waiter: Option<(u64, &Waker)>,
     impatient: bool,
 ) -> Claim {
-    let query = Query {
-        key: segment_key(base, number),
-        arrival: now,
-        now,
-        ttl_max: None,
-        grace_max: None,
-        always_miss: false,
-        ignore_busy: impatient,
-        rfc: false,
-        asks: None,
-        insistent: None,
-        waited: None,
-        fits: &|_| true,
-        part: &|_| None,
-        predict: &|_| Vec::new(),
-        excused: &|_, _| false,
-        banned: &|_| false,
-    };
+    let query = Query { ignore_busy: impatient, ..Query::plain(segment_key(base, number), now) };
     match index.lookup(&query, waiter) {
         Found::Hit(object) | Found::Stale(object, ..) | Found::HitForPass(object) => Claim::Present(object),
         Found::Wait(_) => Claim::Busy,

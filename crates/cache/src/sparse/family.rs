@@ -191,24 +191,7 @@ mod tests {
     /// The right to fetch what is under `key` itself, whatever is there.
     fn claim_key(index: &Arc<Index>, key: Key) -> Claim {
         use crate::index::lookup::{Found, Query};
-        let query = Query {
-            key,
-            arrival: 100.0,
-            now: 100.0,
-            ttl_max: None,
-            grace_max: None,
-            always_miss: true,
-            ignore_busy: true,
-            rfc: false,
-            asks: None,
-            insistent: None,
-            waited: None,
-            fits: &|_| true,
-            part: &|_| None,
-            predict: &|_| Vec::new(),
-            excused: &|_, _| false,
-            banned: &|_| false,
-        };
+        let query = Query { always_miss: true, ignore_busy: true, ..Query::plain(key, 100.0) };
         match index.lookup(&query, None) {
             Found::Miss(busy, ..) => Claim::Mine(busy),
             other => panic!("{other:?}"),

@@ -271,20 +271,11 @@ impl Job {
 
     /// Those who wait for what does not come need not try one after the other: a marker says so for a moment.
     fn let_others_try(&mut self) {
-        for (busy, number) in self.claims.drain(..).zip(self.number..) {
+        for (busy, number) in std::mem::take(&mut self.claims).into_iter().zip(self.number..) {
             if !busy.has_waiters() {
                 continue;
             }
-            let attributes = Attributes {
-                origin_time: self.local.now(),
-                ttl: MARKED,
-                grace: 0.0,
-                keep: 0.0,
-                status: 206,
-                flags: Flags(Flags::HIT_FOR_MISS),
-                ban: u64::MAX,
-                vxid: self.vxid,
-            };
+            let attributes = self.attributes(MARKED, Flags::HIT_FOR_MISS);
             let key = segment_key(&self.pieces.base, number);
             let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(0) };
             if let Ok(fill) = self.local.shared.stores.transient().begin(&creation) {
@@ -294,18 +285,22 @@ impl Job {
         }
     }
 
-    fn begin(&mut self, length: u64) -> Result<Fill, Stop> {
-        let attributes = Attributes {
+    fn attributes(&self, ttl: Seconds, flags: u8) -> Attributes {
+        Attributes {
             origin_time: self.local.now(),
-            ttl: TTL,
+            ttl,
             grace: 0.0,
             keep: 0.0,
             status: 206,
-            flags: Flags(Flags::SPARSE),
+            flags: Flags(flags),
             // Bans end its master.
             ban: u64::MAX,
             vxid: self.vxid,
-        };
+        }
+    }
+
+    fn begin(&mut self, length: u64) -> Result<Fill, Stop> {
+        let attributes = self.attributes(TTL, Flags::SPARSE);
         let key = segment_key(&self.pieces.base, self.number);
         let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(length) };
         let engine = self.engine();
