@@ -96,7 +96,8 @@ impl Connection {
         let mut timed = false;
         loop {
             let unused = self.buffer.unused();
-            match wire::h1::parse_request(unused, &limits, &mut exchange.request) {
+            let parsed = self.front.memo.borrow_mut().parse_request(unused, &limits, &mut exchange.request);
+            match parsed {
                 Ok(Parse::Done(length)) => return self.accept_head(exchange, length),
                 Ok(Parse::Partial) => {}
                 Err(reject) => return Err(End::Reject(reject, unused[..unused.len().min(256)].to_vec())),

@@ -9,6 +9,7 @@ use cache::{Exchange, Local, Session};
 use copal_base as base;
 use copal_cache as cache;
 use copal_net as net;
+use copal_wire::h1::Memo;
 use net::listen::{Acceptor, Listener, Protocol, Statistics};
 use net::worker::Stop;
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,7 @@ pub(crate) struct Work {
 pub struct Front {
     pub(crate) local: Rc<Local>,
     pub(crate) buffers: Pool,
+    pub(crate) memo: RefCell<Memo>,
     /// Requests' memory between two requests. The last one given back is the next one used, so that busy connections
     /// share what the processor's caches hold.
     works: RefCell<Vec<Work>>,
@@ -45,6 +47,7 @@ impl Front {
         Rc::new(Self {
             local,
             buffers: Pool::default(),
+            memo: RefCell::default(),
             works: RefCell::default(),
             settings: RefCell::new(settings),
             stopping: Cell::new(false),

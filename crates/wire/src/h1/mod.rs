@@ -8,6 +8,7 @@
 //! Source: RFC 9112.
 
 mod framing;
+mod memo;
 mod mend;
 mod request;
 mod response;
@@ -20,6 +21,7 @@ mod write;
 pub use framing::{
     RequestFraming, ResponseFraming, check_connection, keep_alive, request_framing, response_framing,
 };
+pub use memo::Memo;
 pub(crate) use request::check_host;
 pub use request::parse_request;
 pub use response::parse_response;
