@@ -10,7 +10,7 @@ use crate::link::{self, Answer, Ask, descriptors};
 use crate::plant::{Load, Plant as _};
 use crate::serving::{Fixed, Serving};
 use crate::{log, panic, storage_spec};
-use base::clock::{Clock, SystemClock};
+use base::clock::Clock;
 use copal_base as base;
 use copal_net as net;
 use net::Endpoint;
@@ -122,7 +122,7 @@ fn begin(start: link::Start, sockets: Vec<OwnedFd>) -> Result<Serving, String> {
     let storage = storage_spec::parse_all(&start.storage).map_err(|error| error.to_string())?;
     let fixed =
         Fixed { directory: start.directory, identity: start.identity, hostname: start.hostname, storage };
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock: Arc<dyn Clock> = Arc::new(net::clock::RealClock);
     let mut serving = Serving::new(fixed, doors, clock);
     let vcls: Vec<(String, Arc<Captured>, bool)> =
         start.vcls.into_iter().map(|vcl| (vcl.name, Arc::new(vcl.captured), vcl.warm)).collect();

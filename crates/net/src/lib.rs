@@ -9,6 +9,7 @@
 pub mod accounts;
 pub mod blocking;
 pub mod buffer;
+pub mod clock;
 pub mod deadline;
 pub mod endpoint;
 pub mod listen;

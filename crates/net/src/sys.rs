@@ -34,12 +34,25 @@ pub(crate) fn coarse_ms() -> u64 {
 /// How far [`coarse_ms`] may lag: one tick of the slowest kernel configuration, 100 Hz.
 pub(crate) const COARSE_LAG_MS: u64 = 10;
 
-fn clock_ms(clock: libc::clockid_t) -> u64 {
+/// The real-time clock: seconds since the Unix epoch.
+#[inline]
+pub(crate) fn real_time() -> f64 {
+    let time = clock(libc::CLOCK_REALTIME);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn clock_ms(id: libc::clockid_t) -> u64 {
+    let time = clock(id);
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+#[inline]
+fn clock(id: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid, writable timespec for the length of the call.
-    let result = unsafe { libc::clock_gettime(clock, &mut time) };
-    debug_assert_eq!(result, 0, "both clocks exist on every Linux");
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+    let result = unsafe { libc::clock_gettime(id, &mut time) };
+    debug_assert_eq!(result, 0, "these clocks exist on every Linux");
+    time
 }
 
 /// The CPUs this process may run on, in order. Empty if the kernel does not say.
