@@ -370,10 +370,8 @@ impl Exchange {
         self.begun = true;
         self.reset_for_recv();
         self.local.counters.client_req.inc();
-        // The session's record of it; a batch has records of one transaction only.
-        self.records.begin(self.session.vxid, Kind::Session);
-        self.records.link(Tag::Link, "req", self.vxid, "rxreq");
-        self.records.begin(self.vxid, Kind::Client);
+        let parent = (self.session.vxid, Kind::Session);
+        self.records.begin_linked(parent, "req", (self.vxid, Kind::Client), "rxreq");
         self.records.text(Tag::Begin, &self.session.begin);
         self.records.arrival(arrival);
         if let Some(vcl) = &self.current.vcl {
@@ -542,12 +540,6 @@ impl Exchange {
     /// Whether `subroutine` is as built in, so that its effect may be had natively.
     pub(crate) fn is_builtin(&self, subroutine: Sub) -> bool {
         self.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.is_builtin(subroutine))
-    }
-
-    /// Logs a native subroutine as the machine would have.
-    pub(crate) fn log_native(&mut self, name: &'static [u8], action: &'static [u8]) {
-        self.records.text(Tag::VCL_call, name);
-        self.records.text(Tag::VCL_return, action);
     }
 
     pub(crate) fn timestamp(&mut self, label: &str, now: Time) {

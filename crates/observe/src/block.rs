@@ -18,13 +18,23 @@ pub struct Mark {
 /// settings of the log stay what they were.
 #[derive(Clone, Debug)]
 pub struct Block {
-    pub(crate) bytes: Box<[u8]>,
-    pub(crate) count: u32,
-    pub(crate) mask: Mask,
-    pub(crate) record_bytes: usize,
+    bytes: Box<[u8]>,
+    /// Where in `bytes` each record begins.
+    starts: Box<[u32]>,
+    mask: Mask,
+    record_bytes: usize,
 }
 
 impl Block {
+    fn new(bytes: &[u8], mask: Mask, record_bytes: usize) -> Block {
+        let (mut starts, mut at) = (Vec::new(), 0);
+        while let Some((size, _)) = measure(&bytes[at..]) {
+            starts.push(at as u32);
+            at += size;
+        }
+        Block { bytes: bytes.into(), starts: starts.into(), mask, record_bytes }
+    }
+
     /// What the records say, in order: the content of each, without its NUL.
     pub fn contents(&self) -> impl Iterator<Item = &[u8]> {
         self.records().map(|(_, content)| content)
@@ -45,23 +55,16 @@ impl Block {
     /// The block as two, with the record `index` left out: what comes before it and what comes after it. Beyond the last
     /// record, all comes before it.
     pub fn without(&self, index: usize) -> (Block, Block) {
-        let index = u32::try_from(index).map_or(self.count, |index| index.min(self.count));
-        let mut rest = &self.bytes[..];
-        let mut skip = || measure(rest).map_or(0, |(size, _)| rest.split_off(..size).map_or(0, <[u8]>::len));
-        let before: usize = (0..index).map(|_| skip()).sum();
-        let after = before + skip();
-        let part = |bytes: &[u8], count| Block {
-            bytes: bytes.into(),
-            count,
-            mask: self.mask,
-            record_bytes: self.record_bytes,
-        };
-        (part(&self.bytes[..before], index), part(&self.bytes[after..], self.count.saturating_sub(index + 1)))
+        let start_of =
+            |index: usize| self.starts.get(index).map_or(self.bytes.len(), |start| *start as usize);
+        let part = |bytes: &[u8]| Block::new(bytes, self.mask, self.record_bytes);
+        let after = start_of(index.saturating_add(1));
+        (part(&self.bytes[..start_of(index)]), part(&self.bytes[after..]))
     }
 
     /// Bytes of memory behind it.
     pub fn size(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + size_of_val(&*self.starts)
     }
 }
 
@@ -81,12 +84,8 @@ impl Records {
     /// The records from `mark` on up to `end`. `None` if the buffer was written out since `mark`.
     pub fn block(&self, mark: Mark, end: Mark) -> Option<Block> {
         let stands = |mark: Mark| mark.emptied == self.emptied && mark.used <= self.used;
-        (stands(mark) && stands(end) && mark.used <= end.used).then(|| Block {
-            bytes: self.buffer[mark.used..end.used].into(),
-            count: end.count - mark.count,
-            mask: self.mask,
-            record_bytes: self.record_bytes,
-        })
+        (stands(mark) && stands(end) && mark.used <= end.used)
+            .then(|| Block::new(&self.buffer[mark.used..end.used], self.mask, self.record_bytes))
     }
 
     /// Whether this transaction would have made the records of `block` as they are.
@@ -104,14 +103,12 @@ impl Records {
         let to = &mut self.buffer[self.used..self.used + size];
         to.copy_from_slice(&block.bytes);
         let identity = self.identity.to_ne_bytes();
-        let mut rest = to;
-        while let Some((size, _)) = measure(rest) {
-            let (record, behind) = rest.split_at_mut(size);
-            record[4..8].copy_from_slice(&identity);
-            rest = behind;
+        for start in &block.starts {
+            let start = *start as usize;
+            to[start + 4..start + 8].copy_from_slice(&identity);
         }
         self.used += size;
-        self.count += block.count;
+        self.count += block.starts.len() as u32;
         self.written();
     }
 }

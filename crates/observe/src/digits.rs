@@ -11,8 +11,11 @@ const PAIRS: &[u8; 200] = &{
     pairs
 };
 
-/// The most bytes that [`integer`] or [`micros`] writes.
+/// The most bytes that [`integer`] or [`micros`] writes: the room that they want.
 pub(crate) const LENGTH_MAX: usize = 22;
+
+/// Where a number is printed to.
+type Room = [u8; LENGTH_MAX];
 
 #[inline]
 fn pair(out: &mut [u8], at: usize, value: u32) {
@@ -20,9 +23,9 @@ fn pair(out: &mut [u8], at: usize, value: u32) {
     out[at..at + 2].copy_from_slice(&PAIRS[from..from + 2]);
 }
 
-/// Writes `value` and returns its length. `out` has at least [`LENGTH_MAX`] bytes.
+/// Writes `value` and returns its length.
 #[inline]
-pub(crate) fn integer(out: &mut [u8], value: u64) -> usize {
+pub(crate) fn integer(out: &mut Room, value: u64) -> usize {
     match u32::try_from(value) {
         Ok(value) if value < 10 => {
             out[0] = b'0' + value as u8;
@@ -43,7 +46,7 @@ pub(crate) fn integer(out: &mut [u8], value: u64) -> usize {
     }
 }
 
-fn integer_32(out: &mut [u8], mut value: u32) -> usize {
+fn integer_32(out: &mut Room, mut value: u32) -> usize {
     let length = value.checked_ilog10().map_or(1, |log| log as usize + 1);
     let mut at = length;
     while at >= 2 {
@@ -58,49 +61,60 @@ fn integer_32(out: &mut [u8], mut value: u32) -> usize {
 }
 
 /// Writes `seconds` with six decimals and returns its length, or `None` if it is out of the range that needs no general
-/// printer (about 290,000 years either way). `out` has at least [`LENGTH_MAX`] bytes.
+/// printer (about 290,000 years either way).
 #[inline]
-pub(crate) fn micros(out: &mut [u8], seconds: f64) -> Option<usize> {
-    if seconds == 0.0 {
-        out[..8].copy_from_slice(b"0.000000");
+pub(crate) fn micros(out: &mut Room, seconds: f64) -> Option<usize> {
+    // Half up; the conversion saturates, and what is no number becomes 0.
+    let scaled = (seconds * 1e6 + 0.5) as i64;
+    if (0..10_000_000).contains(&scaled) && seconds >= 0.0 {
+        // As nearly all are that the log prints.
+        let scaled = scaled as u32;
+        out[0] = b'0' + (scaled / 1_000_000) as u8;
+        fraction(&mut out[1..8], scaled % 1_000_000);
         return Some(8);
     }
+    any_micros(out, seconds)
+}
+
+fn any_micros(out: &mut Room, seconds: f64) -> Option<usize> {
     if seconds.is_nan() || seconds.abs() > 9.0e12 {
         return None;
     }
-    // Half up; the conversion saturates, but the range is checked above.
-    let scaled = (seconds.abs() * 1e6 + 0.5) as u64;
-    let sign = usize::from(seconds < 0.0);
-    if sign == 1 {
+    if seconds < 0.0 {
+        let mut digits = [0; LENGTH_MAX];
+        let length = any_micros(&mut digits, -seconds)?;
         out[0] = b'-';
+        out[1..].copy_from_slice(&digits[..LENGTH_MAX - 1]);
+        return Some(length + 1);
     }
-    let whole = sign + integer(&mut out[sign..], scaled / 1_000_000);
-    Some(whole + fraction(&mut out[whole..], (scaled % 1_000_000) as u32))
+    let scaled = (seconds * 1e6 + 0.5) as u64;
+    let length = integer(out, scaled / 1_000_000);
+    fraction(&mut out[length..], (scaled % 1_000_000) as u32);
+    Some(length + 7)
 }
 
-/// Writes a point and the six digits of `millionths`, and returns their length.
+/// Writes a point and the six digits of `millionths`: seven bytes.
 #[inline]
-fn fraction(out: &mut [u8], millionths: u32) -> usize {
+fn fraction(out: &mut [u8], millionths: u32) {
     let out = &mut out[..7];
     out[0] = b'.';
     pair(out, 1, millionths / 10_000);
     pair(out, 3, millionths / 100);
     pair(out, 5, millionths);
-    7
 }
 
 /// Prints moments, of which most lie in the same second as the one before: its digits are kept.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Moments {
     second: u64,
-    digits: [u8; LENGTH_MAX],
+    digits: Room,
     length: usize,
 }
 
 impl Moments {
     /// As [`micros`].
     #[inline]
-    pub(crate) fn print(&mut self, out: &mut [u8], moment: f64) -> Option<usize> {
+    pub(crate) fn print(&mut self, out: &mut Room, moment: f64) -> Option<usize> {
         if !(1.0..9.0e12).contains(&moment) {
             return micros(out, moment);
         }
@@ -110,8 +124,9 @@ impl Moments {
             (self.second, self.length) = (second, integer(&mut self.digits, second));
         }
         // A copy of known size is two moves; what is too much of it is written over.
-        out[..LENGTH_MAX].copy_from_slice(&self.digits);
-        Some(self.length + fraction(&mut out[self.length..], (scaled % 1_000_000) as u32))
+        *out = self.digits;
+        fraction(&mut out[self.length..], (scaled % 1_000_000) as u32);
+        Some(self.length + 7)
     }
 }
 
@@ -124,7 +139,7 @@ mod tests {
         for value in
             [0, 1, 9, 10, 99, 100, 12_345, 1_000_000, u64::MAX, u64::MAX / 10, 4_294_967_296, 10_000_000_001]
         {
-            let mut out = [0; 32];
+            let mut out = [0; LENGTH_MAX];
             let length = integer(&mut out, value);
             assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), value.to_string());
         }
@@ -132,18 +147,18 @@ mod tests {
 
     #[test]
     fn moments_print_as_the_general_printer_does() {
-        for value in [0.0, 0.000_023, 1.5, 1_795_237_696.123_456, -0.25, 8.9e12] {
-            let mut out = [0; 32];
+        for value in [0.0, 0.000_023, 1.5, 9.999_999_9, 1_795_237_696.123_456, -0.25, -0.000_000_1, 8.9e12] {
+            let mut out = [0; LENGTH_MAX];
             let length = micros(&mut out, value).unwrap();
             assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), format!("{value:.6}"));
-            let (mut moments, mut again) = (Moments::default(), [0; 32]);
+            let (mut moments, mut again) = (Moments::default(), [0; LENGTH_MAX]);
             for _ in 0..2 {
                 assert_eq!(moments.print(&mut again, value), Some(length));
                 assert_eq!(again[..length], out[..length]);
             }
         }
-        assert_eq!(micros(&mut [0; 32], f64::NAN), None);
-        assert_eq!(micros(&mut [0; 32], f64::INFINITY), None);
-        assert_eq!(micros(&mut [0; 32], -1e300), None);
+        for odd in [f64::NAN, f64::INFINITY, -1e300] {
+            assert_eq!(micros(&mut [0; LENGTH_MAX], odd), None);
+        }
     }
 }

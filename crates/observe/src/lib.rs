@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! write:  shm (Worker, Manager) > vsm (which segments there are) > map (the memory)
-//!         records > vsl (the ring)            counters, sections > point (what a number is)
+//!         block, line, native > records > vsl (the ring)            counters, sections > point (what a number is)
 //! read:   read (counters, the log's records, transactions) > format (access-log lines)
 //! ```
 //! Not here: the process log for people, and who decides what is logged.
@@ -13,8 +13,10 @@ pub mod counters;
 mod digits;
 pub mod format;
 pub mod glob;
+pub mod line;
 pub mod map;
 pub mod mask;
+pub mod native;
 pub mod point;
 pub mod process;
 pub mod query;
@@ -29,8 +31,10 @@ pub mod vsm;
 
 pub use block::{Block, Mark};
 pub use counters::{Counter, Counters};
+pub use line::{Field, Line};
 pub use mask::Mask;
-pub use records::{Field, Kind, LogWriter, Records};
+pub use native::Native;
+pub use records::{Kind, LogWriter, Records};
 pub use sections::{Lck, Mempool, Mgt, SharedCounter, Sma, Vbe};
 pub use shm::{CounterSet, Live, Manager, Stripe, Worker};
 pub use tags::Tag;

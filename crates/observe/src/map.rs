@@ -7,9 +7,8 @@
 //! * Words reached through [`Mapping::words`] and [`View`] are atomics: any thread, any time.
 //! * [`Mapping::copy_in`] writes plain bytes. Its caller owns that range: in the log, the range it has reserved. Readers
 //!   of a range that is not yet published, or that has been lapped, may see any bytes; they check afterwards and drop
-//!   what they copied. Two writers of the log come to the same bytes a whole ring apart, with nothing that orders them but
-//!   that distance: atomic words would, at 50 ns more a request. Should one stand still that long between reserving and
-//!   writing, bytes mix, nobody reads them but as bytes, and the reader's bounds hold.
+//!   what they copied. Of two writers that come to the same bytes a lap apart the later one has seen that the earlier one
+//!   is done (see [`crate::vsl`]).
 //! * A foreign mapping is only ever loaded from, by atomic loads: what another process writes meanwhile makes the copy
 //!   worthless, and nothing else.
 //!

@@ -5,11 +5,10 @@
 //! the buffer (`vsl_buffer`) is full. A tag that the mask leaves out costs one test. Nothing allocates once a buffer has
 //! grown to what its transactions need.
 
-use crate::digits;
+use crate::digits::Moments;
 use crate::mask::Mask;
 use crate::tags::Tag;
-use crate::vsl::{self, NUMBER_MASK, RECORD_HEAD, Ring, Statistics};
-use copal_base::{Seconds, Time};
+use crate::vsl::{self, Berth, NUMBER_MASK, RECORD_HEAD, Ring, Statistics};
 use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,8 +27,8 @@ impl LogWriter {
         let mut records = Records::new(self);
         records.begin(number, kind);
         records.text(tag, text);
-        self.0.publish_one(records.bytes());
-        records.discard();
+        records.lead();
+        records.flush();
     }
 
     /// Replaces `vsl_mask`; transactions begun from now on go by it.
@@ -87,50 +86,6 @@ impl Kind {
     }
 }
 
-/// One word or number of a record.
-#[derive(Clone, Copy, Debug)]
-pub enum Field<'a> {
-    /// Bytes as they are.
-    Text(&'a [u8]),
-    /// A text with a colon behind it.
-    Label(&'a str),
-    /// A whole number.
-    Integer(u64),
-    /// Seconds with six decimals.
-    Micros(Seconds),
-}
-
-impl Field<'_> {
-    /// Prints the field and returns its length: at most `most` bytes for a text, and a number whole. `out` has room for
-    /// [`digits::LENGTH_MAX`] bytes beyond `most`.
-    #[inline]
-    fn print(self, out: &mut [u8], most: usize) -> usize {
-        match self {
-            Field::Text(text) => copy(out, text, most),
-            Field::Label(text) => {
-                let length = copy(out, text.as_bytes(), most);
-                out[length] = b':';
-                length + 1
-            }
-            Field::Integer(number) => digits::integer(out, number),
-            Field::Micros(number) => digits::micros(out, number).unwrap_or_else(|| {
-                let most = most.min(out.len());
-                let mut rest = &mut out[..most];
-                // An error says that it is longer than there is room: it is cut.
-                let _ = write!(rest, "{number:.6}");
-                most - rest.len()
-            }),
-        }
-    }
-}
-
-#[inline]
-fn copy(out: &mut [u8], text: &[u8], most: usize) -> usize {
-    let length = text.len().min(most);
-    out[..length].copy_from_slice(&text[..length]);
-    length
-}
-
 /// Room for the first records; most hits need no more.
 const FIRST_BYTES: usize = 2048;
 
@@ -138,9 +93,15 @@ const FIRST_BYTES: usize = 2048;
 #[derive(Debug)]
 pub struct Records {
     writer: LogWriter,
+    /// Where it writes from, once it has written.
+    berth: Option<Arc<Berth>>,
     /// All of it may be written to; `used` bytes are.
     pub(crate) buffer: Vec<u8>,
     pub(crate) used: usize,
+    /// Where this transaction's records begin in the buffer: behind a record of another one.
+    own: usize,
+    /// That record is still to be written.
+    leads: bool,
     pub(crate) count: u32,
     /// How often the buffer was emptied; tells old marks from new ones.
     pub(crate) emptied: u32,
@@ -150,7 +111,7 @@ pub struct Records {
     buffer_bytes: usize,
     /// Each record is written at once.
     sync: bool,
-    moments: digits::Moments,
+    pub(crate) moments: Moments,
     /// Nothing is written: see [`Records::aside`].
     aside: bool,
 }
@@ -161,8 +122,11 @@ impl Records {
         let ring = &writer.0;
         Records {
             writer: writer.clone(),
+            berth: None,
             buffer: Vec::new(),
             used: 0,
+            own: 0,
+            leads: false,
             count: 0,
             emptied: 0,
             identity: 0,
@@ -170,7 +134,7 @@ impl Records {
             record_bytes: ring.record_bytes(),
             buffer_bytes: ring.buffer_bytes(),
             sync: ring.is_sync(),
-            moments: digits::Moments::default(),
+            moments: Moments::default(),
             aside: false,
         }
     }
@@ -194,6 +158,30 @@ impl Records {
         self.buffer_bytes = ring.buffer_bytes();
         self.sync = ring.is_sync();
         self.identity = number & NUMBER_MASK | kind.marker();
+    }
+
+    /// Turns to transaction `number` and has its parent's `Link` record (`what number why`) written ahead of its own: with them,
+    /// or before by [`Records::announce`].
+    #[inline]
+    pub fn begin_linked(&mut self, parent: (u32, Kind), what: &str, (number, kind): (u32, Kind), why: &str) {
+        self.begin(parent.0, parent.1);
+        self.link(Tag::Link, what, number, why);
+        self.lead();
+        self.identity = number & NUMBER_MASK | kind.marker();
+    }
+
+    /// What is buffered, one record or none, leads what comes.
+    fn lead(&mut self) {
+        self.own = self.used;
+        self.leads = self.used > 0;
+    }
+
+    /// Writes the record that leads this transaction's, if that is still to be done: for a transaction that takes a while.
+    pub fn announce(&mut self) {
+        if std::mem::take(&mut self.leads) && !self.aside {
+            self.write(0, self.own, self.own, 1, false);
+            self.count -= 1;
+        }
     }
 
     /// The transaction's number, 0 before the first [`Records::begin`].
@@ -258,75 +246,6 @@ impl Records {
         self.close(tag, length + 1);
     }
 
-    /// A record of numbers with blanks between: `ReqAcct`, `BereqAcct`, `PipeAcct`.
-    #[inline]
-    pub fn numbers(&mut self, tag: Tag, numbers: &[u64]) {
-        if self.mask.has(tag) {
-            self.assemble(tag, numbers.iter().map(|number| Field::Integer(*number)));
-        }
-    }
-
-    /// A record of words and numbers with blanks between, as `Hit` and `TTL` have them.
-    #[inline]
-    pub fn fields(&mut self, tag: Tag, fields: &[Field<'_>]) {
-        if self.mask.has(tag) {
-            self.assemble(tag, fields.iter().copied());
-        }
-    }
-
-    /// A `Begin` or `Link` record: `what number why`, as in `req 3 rxreq`. In a Begin the number is the parent's, in a
-    /// Link the child's.
-    #[inline]
-    pub fn link(&mut self, tag: Tag, what: &str, number: u32, why: &str) {
-        let number = Field::Integer(number.into());
-        self.fields(tag, &[Field::Text(what.as_bytes()), number, Field::Text(why.as_bytes())]);
-    }
-
-    /// A `Timestamp` record: `label: now since-start since-previous`, each with six decimals.
-    #[inline]
-    pub fn timestamp(&mut self, label: &str, now: Time, start: Time, previous: Time) {
-        if !self.mask.has(Tag::Timestamp) {
-            return;
-        }
-        let mut digits = [0; digits::LENGTH_MAX + 7];
-        let Some(length) = self.moments.print(&mut digits, now) else { return };
-        let spans = [Field::Micros(now - start), Field::Micros(now - previous)];
-        let moment = [Field::Label(label), Field::Text(&digits[..length])];
-        self.assemble(Tag::Timestamp, moment.into_iter().chain(spans));
-    }
-
-    /// The two `Timestamp` records that every request begins with, both at `now`: its number is printed once.
-    pub fn arrival(&mut self, now: Time) {
-        if !self.mask.has(Tag::Timestamp) {
-            return;
-        }
-        let mut digits = [0; digits::LENGTH_MAX + 7];
-        let Some(length) = self.moments.print(&mut digits, now) else { return };
-        for label in ["Start: ", "Req: "] {
-            self.parts(Tag::Timestamp, &[label.as_bytes(), &digits[..length], b" 0.000000 0.000000"]);
-        }
-    }
-
-    /// A record of fields, formatted in place. What does not fit into a record is cut.
-    fn assemble<'a>(&mut self, tag: Tag, fields: impl Iterator<Item = Field<'a>>) {
-        let most = self.record_bytes - 1;
-        // Numbers are printed whole before it is known whether they fit.
-        self.make_room(self.record_bytes + digits::LENGTH_MAX + 1);
-        let out = &mut self.buffer[self.used + RECORD_HEAD..][..most + digits::LENGTH_MAX + 1];
-        let mut length = 0;
-        for field in fields {
-            if length >= most {
-                break;
-            }
-            if length > 0 {
-                out[length] = b' ';
-                length += 1;
-            }
-            length += field.print(&mut out[length..], most - length.min(most));
-        }
-        self.close(tag, length.min(most) + 1);
-    }
-
     /// The `End` record, and everything is written.
     #[inline]
     pub fn end(&mut self) {
@@ -345,6 +264,8 @@ impl Records {
     /// Drops what is buffered.
     pub fn discard(&mut self) {
         self.used = 0;
+        self.own = 0;
+        self.leads = false;
         self.count = 0;
         self.emptied = self.emptied.wrapping_add(1);
     }
@@ -355,6 +276,7 @@ impl Records {
         self.buffer = Vec::new();
     }
 
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.used]
     }
@@ -366,8 +288,18 @@ impl Records {
             }
             return;
         }
-        self.writer.0.publish(&self.buffer[..self.used], self.count, overflow);
+        let lead = if self.leads { 0 } else { self.own };
+        if lead < self.used {
+            self.write(lead, self.own, self.used, self.count, overflow);
+        }
         self.discard();
+    }
+
+    /// Writes what the buffer has from `lead` to `own` as a record by itself, and up to `end` as a batch.
+    fn write(&mut self, lead: usize, own: usize, end: usize, count: u32, overflow: bool) {
+        let ring = &self.writer.0;
+        let berth = self.berth.get_or_insert_with(|| ring.berth());
+        ring.publish(berth, &self.buffer[lead..own], &self.buffer[own..end], count, overflow);
     }
 
     /// The content of a new record of `length` bytes, NUL included, for the caller to fill.
@@ -388,7 +320,7 @@ impl Records {
     /// Writes the head of a record whose content of `length` bytes, NUL included, stands or will stand behind it, and
     /// zeroes what is left of the content's last word.
     #[inline]
-    fn close(&mut self, tag: Tag, length: usize) {
+    pub(crate) fn close(&mut self, tag: Tag, length: usize) {
         let padded = vsl::words(length) * 4;
         let record = &mut self.buffer[self.used..self.used + RECORD_HEAD + padded];
         if tag.is_binary() {

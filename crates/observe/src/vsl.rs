@@ -17,13 +17,16 @@
 //! Writers: [`Ring::reserve`] moves the write position under a spin lock held for a few stores, the last of them the new
 //! end marker. So the first word of a reserved range reads as the end marker until the writer, who has filled the rest by
 //! then, replaces it with Release. A reader stops there and resumes in order.
+//!
+//! A writer that loses its processor while it fills its range leaves its [`Berth`] taken. Others do not enter the part of
+//! the ring in which that lies, on their next lap, until it is free: they wait some turns, and then rather lose records.
 
 use crate::mask::{LiveMask, Mask};
 use crate::tags::Tag;
 use crate::vsm::{Directory, Segment};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Parts of the ring, by which a reader tells whether it was lapped.
 pub const PARTS: u32 = 8;
@@ -66,6 +69,10 @@ pub const SPACE_MAX: usize = 4 << 30;
 pub const BATCH_BYTES_MAX: usize = SPACE_MIN / PARTS as usize / 2;
 /// The longest content of a record, its NUL included.
 pub const RECORD_BYTES_MAX: usize = 16_372;
+const _: () = assert!(BATCH_BYTES_MAX + RECORD_BYTES_MAX + 64 < SPACE_MIN / PARTS as usize - HEAD_BYTES);
+
+/// How often a writer gives its processor away to one that stands in its way.
+const TURNS_MAX: u32 = 1000;
 
 /// Settings of the log; the names are those of the parameters.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +111,13 @@ pub(crate) struct Ring {
     record_bytes: AtomicUsize,
     buffer_bytes: AtomicUsize,
     sync: AtomicBool,
+    berths: Mutex<Vec<Arc<Berth>>>,
     guarded: Guarded,
 }
+
+/// Where a writer fills the ring: one more than the word at which its range begins; 0 while it does not.
+#[derive(Debug, Default)]
+pub(crate) struct Berth(AtomicU32);
 
 /// Only touched under `locked`, but for the counts, which anyone may read.
 #[repr(align(64))]
@@ -121,6 +133,8 @@ struct Guarded {
     contended: AtomicU64,
     cycles: AtomicU64,
     lost: AtomicU64,
+    /// Records were lost to a writer that stands in the way; it is not waited for again.
+    blocked: AtomicBool,
 }
 
 /// What the log has counted since it was made.
@@ -136,7 +150,7 @@ pub struct Statistics {
     pub contended: u64,
     /// Times the ring began anew.
     pub cycles: u64,
-    /// Batches given up because the whole ring went by while their writer was stopped.
+    /// Batches given up because a writer stood still where they were to go while others went round the whole ring.
     pub lost: u64,
 }
 
@@ -174,6 +188,7 @@ impl Ring {
             record_bytes: AtomicUsize::new(0),
             buffer_bytes: AtomicUsize::new(0),
             sync: AtomicBool::new(settings.sync),
+            berths: Mutex::default(),
             guarded: Guarded { part: part.into(), part_end: part_words.into(), ..Guarded::default() },
         };
         ring.set_record_bytes(settings.record_bytes);
@@ -207,53 +222,66 @@ impl Ring {
         self.buffer_bytes.store(bytes.clamp(least, BATCH_BYTES_MAX), Ordering::Relaxed);
     }
 
-    /// Publishes `count` complete records of one transaction.
-    pub(crate) fn publish(&self, records: &[u8], count: u32, overflow: bool) {
+    /// A place to write from. One write at a time goes by it.
+    pub(crate) fn berth(&self) -> Arc<Berth> {
+        let berth = Arc::default();
+        let mut berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
+        if berths.len() == berths.capacity() {
+            berths.retain(|berth| Arc::strong_count(berth) > 1);
+        }
+        berths.push(Arc::clone(&berth));
+        berth
+    }
+
+    /// Publishes `count` complete records: `lead`, which is one of another transaction or nothing, and a batch of one
+    /// transaction's, if there are any.
+    pub(crate) fn publish(&self, berth: &Berth, lead: &[u8], records: &[u8], count: u32, overflow: bool) {
         debug_assert!(records.len().is_multiple_of(4) && records.len() <= BATCH_BYTES_MAX);
-        let at = self.reserve(2 + words(records.len()) as u32, count, overflow);
-        let ring = &self.segment.mapping().words()[RING_AT..];
-        if ring[at as usize].load(Ordering::Relaxed) != END {
-            return self.lose();
+        let lead_words = words(lead.len()) as u32;
+        let batch_words = if records.is_empty() { 0 } else { 2 + words(records.len()) as u32 };
+        let Some(at) = self.reserve(lead_words + batch_words, count, overflow, berth) else { return };
+        let mapping = self.segment.mapping();
+        let ring = &mapping.words()[RING_AT..];
+        let batch = (at + lead_words) as usize;
+        let mut first = u32::from(BATCH) << 24;
+        if batch_words > 0 {
+            mapping.copy_in(HEAD_BYTES + 4 * (batch + 2), records);
+            ring[batch + 1].store(records.len() as u32, Ordering::Relaxed);
         }
-        self.segment.mapping().copy_in(HEAD_BYTES + 4 * (at as usize + 2), records);
-        ring[at as usize + 1].store(records.len() as u32, Ordering::Relaxed);
-        ring[at as usize].store(u32::from(BATCH) << 24, Ordering::Release);
-    }
-
-    /// Publishes one complete record, without a batch around it.
-    pub(crate) fn publish_one(&self, record: &[u8]) {
-        let Some((first, rest)) = record.split_first_chunk::<4>() else { return };
-        let at = self.reserve(words(record.len()) as u32, 1, false);
-        let ring = &self.segment.mapping().words()[RING_AT..];
-        if ring[at as usize].load(Ordering::Relaxed) != END {
-            return self.lose();
+        if let Some((word, rest)) = lead.split_first_chunk::<4>() {
+            if batch_words > 0 {
+                ring[batch].store(first, Ordering::Relaxed);
+            }
+            mapping.copy_in(HEAD_BYTES + 4 * (at as usize + 1), rest);
+            first = u32::from_ne_bytes(*word);
         }
-        self.segment.mapping().copy_in(HEAD_BYTES + 4 * (at as usize + 1), rest);
-        ring[at as usize].store(u32::from_ne_bytes(*first), Ordering::Release);
+        ring[at as usize].store(first, Ordering::Release);
+        berth.0.store(0, Ordering::Release);
     }
 
-    /// The range was overwritten before it was filled: its writer stood still while others went round the whole ring.
-    #[cold]
-    fn lose(&self) {
-        self.guarded.lost.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes `length` words at the write position and returns where they begin.
-    fn reserve(&self, length: u32, count: u32, overflow: bool) -> u32 {
+    /// Takes `length` words at the write position and returns where they begin; `None` if another writer stands in the way.
+    fn reserve(&self, length: u32, count: u32, overflow: bool, berth: &Berth) -> Option<u32> {
         let guarded = &self.guarded;
-        let waited = self.lock();
-        let ring = &self.segment.mapping().words()[RING_AT..];
-        let mut at = guarded.at.load(Ordering::Relaxed);
-        if at + length >= self.end {
-            self.wrap(at);
-            at = 0;
-        }
-        let next = at + length;
-        ring[next as usize].store(END, Ordering::Relaxed);
-        if next >= guarded.part_end.load(Ordering::Relaxed) {
-            self.enter_parts(next);
-        }
-        guarded.at.store(next, Ordering::Relaxed);
+        let mut waited = self.lock();
+        let mut turns = 0;
+        let at = loop {
+            match self.enter(length) {
+                Some(at) => break at,
+                None if turns < TURNS_MAX && !guarded.blocked.load(Ordering::Relaxed) => {
+                    guarded.locked.store(false, Ordering::Release);
+                    turns += 1;
+                    std::thread::yield_now();
+                    waited |= self.lock();
+                }
+                None => {
+                    add(&guarded.lost, 1);
+                    guarded.blocked.store(true, Ordering::Relaxed);
+                    guarded.locked.store(false, Ordering::Release);
+                    return None;
+                }
+            }
+        };
+        berth.0.store(at + 1, Ordering::Relaxed);
         add(&guarded.records, u64::from(count));
         add(&guarded.writes, 1);
         if waited {
@@ -263,7 +291,48 @@ impl Ring {
             add(&guarded.flushes, 1);
         }
         guarded.locked.store(false, Ordering::Release);
-        at
+        Some(at)
+    }
+
+    /// Moves the write position on by `length` words and returns where it was; `None` if another writer stands in the way.
+    /// Under the lock.
+    #[inline]
+    fn enter(&self, length: u32) -> Option<u32> {
+        let guarded = &self.guarded;
+        let ring = &self.segment.mapping().words()[RING_AT..];
+        let mut at = guarded.at.load(Ordering::Relaxed);
+        let mut next = at + length;
+        if next >= self.end {
+            if self.is_taken(0) {
+                return None;
+            }
+            self.wrap(at);
+            (at, next) = (0, length);
+        }
+        let enters = next >= guarded.part_end.load(Ordering::Relaxed);
+        if enters && self.is_taken(next / self.part_words) {
+            return None;
+        }
+        ring[next as usize].store(END, Ordering::Relaxed);
+        if enters {
+            self.enter_parts(next);
+        }
+        guarded.at.store(next, Ordering::Relaxed);
+        Some(at)
+    }
+
+    /// Whether a writer still fills a range that begins in `part`, one lap behind.
+    #[cold]
+    fn is_taken(&self, part: u32) -> bool {
+        let berths = self.berths.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = berths.iter().any(|berth| {
+            let at = berth.0.load(Ordering::Acquire);
+            at.checked_sub(1).is_some_and(|at| at / self.part_words == part)
+        });
+        if !taken {
+            self.guarded.blocked.store(false, Ordering::Relaxed);
+        }
+        taken
     }
 
     /// Whether it had to wait.
@@ -296,6 +365,7 @@ impl Ring {
         // The part moves on first: a reader that follows the wrap marker takes its part from the head.
         mapping.words()[PART_AT].store(part, Ordering::Release);
         mapping.words()[RING_AT + at as usize].store(WRAP, Ordering::Release);
+        self.guarded.at.store(0, Ordering::Relaxed);
         self.guarded.part.store(part, Ordering::Relaxed);
         self.guarded.part_end.store(self.part_words, Ordering::Relaxed);
         add(&self.guarded.cycles, 1);
@@ -334,4 +404,43 @@ impl Ring {
 #[inline]
 pub(crate) const fn first_word(tag: Tag, length: usize) -> u32 {
     (tag.number() as u32) << 24 | length as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{Kind, Records};
+    use crate::shm::Worker;
+
+    /// A writer that stands still half way is not written over, and holds up nobody for long.
+    #[test]
+    fn a_writer_that_stands_still_is_waited_for_and_then_costs_records() {
+        let path = std::env::temp_dir().join(format!("copal-vsl-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let settings = Settings { space: SPACE_MIN, ..Settings::default() };
+        let worker = Worker::create(&path, &settings, 0.0).unwrap();
+        let ring = &worker.log().0;
+        let berth = ring.berth();
+        let at = ring.reserve(100, 1, false, &berth).unwrap() as usize;
+        let mut records = Records::new(worker.log());
+        let batches = 2 * SPACE_MIN / 200;
+        let mut write = || {
+            for _ in 0..batches {
+                records.begin(2, Kind::Client);
+                records.text(Tag::ReqURL, &[b'x'; 200]);
+                records.end();
+            }
+        };
+        write();
+        let words = &ring.segment.mapping().words()[RING_AT..];
+        assert_eq!(words[at].load(Ordering::Relaxed), END);
+        let lost = ring.statistics().lost;
+        assert!(lost > 0 && lost < batches as u64);
+        // It goes on, and so do the others.
+        berth.0.store(0, Ordering::Release);
+        write();
+        assert_eq!(ring.statistics().lost, lost);
+        assert_ne!(words[at].load(Ordering::Relaxed), END);
+        let _ = std::fs::remove_dir_all(&path);
+    }
 }

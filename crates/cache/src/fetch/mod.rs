@@ -671,11 +671,6 @@ impl Fetch {
         }
     }
 
-    pub(crate) fn log_native(&mut self, name: &'static [u8], action: &'static [u8]) {
-        self.trail.records.text(Tag::VCL_call, name);
-        self.trail.records.text(Tag::VCL_return, action);
-    }
-
     /// The response's times, for a client that alone gets it.
     pub(crate) fn private(&self) -> Private {
         // What is passed never was to live.

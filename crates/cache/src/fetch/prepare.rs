@@ -9,7 +9,7 @@ use copal_origin as origin;
 use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::Tag;
+use observe::{Native, Tag};
 use rules::hop::Copy;
 use std::any::Any;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
         header.replace(Known::XVarnish, number.as_bytes());
     }
     let action = if fetch.is_builtin(Sub::BackendFetch) {
-        fetch.log_native(b"BACKEND_FETCH", b"fetch");
+        fetch.trail.records.native(const { &Native::new("BACKEND_FETCH", "fetch") });
         if fetch.request.method == b"GET" {
             fetch.upload = Upload::None;
         }

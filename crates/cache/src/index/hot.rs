@@ -7,8 +7,6 @@
 use super::Key;
 use crate::request::prepared::Repeats;
 use crate::sparse::layout::{Layout, Pieces};
-use base::Seconds;
-use copal_base as base;
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -33,15 +31,6 @@ pub struct Known {
     sparse: Option<Rc<Pieces>>,
     /// Its response, once that has been made a few times.
     pub(crate) repeats: RefCell<Repeats>,
-    /// What the `Hit` record says of its grace and keep.
-    spans: RefCell<Spans>,
-}
-
-/// Grace and keep, in seconds, and both as the log prints them.
-#[derive(Debug, Default)]
-struct Spans {
-    of: Option<(Seconds, Seconds)>,
-    text: String,
 }
 
 impl Known {
@@ -54,7 +43,6 @@ impl Known {
             sparse: None,
             object,
             repeats: RefCell::default(),
-            spans: RefCell::default(),
         };
         known.load();
         known
@@ -86,16 +74,6 @@ impl Known {
     #[inline]
     pub fn is_special(&self) -> bool {
         self.special
-    }
-
-    /// Shows `use_it` the object's grace and keep as the log prints them, in seconds with six decimals: they seldom change.
-    pub(crate) fn with_spans<T>(&self, use_it: impl FnOnce(&str) -> T) -> T {
-        let spans = (self.grace(), self.keep());
-        let mut printed = self.spans.borrow_mut();
-        if printed.of != Some(spans) {
-            *printed = Spans { of: Some(spans), text: format!("{:.6} {:.6}", spans.0, spans.1) };
-        }
-        use_it(&printed.text)
     }
 
     /// How its body is in segments, if it is.

@@ -14,7 +14,7 @@ use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::Tag;
+use observe::{Native, Tag};
 use rules::conditional::{Held, Precondition};
 use std::rc::Rc;
 use vcl::host::{Action, Sub};
@@ -29,6 +29,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     {
         return Step::Done(Outcome::Deliver);
     }
+    exchange.records.announce();
     if let Some(known) = sparse::of(exchange)
         && let Some(step) = Box::pin(sparse::open(exchange, &known)).await
     {
@@ -38,7 +39,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     prepare(exchange);
     let builtin = exchange.is_builtin(Sub::Deliver);
     let action = if builtin {
-        exchange.log_native(b"DELIVER", b"deliver");
+        exchange.records.native(const { &Native::new("DELIVER", "deliver") });
         Action::Deliver
     } else {
         exchange.decide(Sub::Deliver).await

@@ -8,7 +8,7 @@ use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire::Known;
-use observe::Tag;
+use observe::{Native, Tag};
 use sha2::{Digest, Sha256};
 use vcl::host::{Action, Sub};
 
@@ -66,8 +66,14 @@ fn normalize_coding(exchange: &mut Exchange) {
 
 /// URL, then host or the server's address; each part ends so that no two lists of parts look alike.
 fn builtin(exchange: &mut Exchange) {
-    exchange.records.text(Tag::VCL_call, b"HASH");
     let Exchange { request, hash_input, records, session, .. } = exchange;
+    // What is hashed is logged between the two, if at all.
+    let together = !records.wants(Tag::Hash);
+    if together {
+        records.native(const { &Native::new("HASH", "lookup") });
+    } else {
+        records.text(Tag::VCL_call, b"HASH");
+    }
     add(hash_input, records, &request.target);
     match request.fields.get_known(Known::Host) {
         Some(host) => add(hash_input, records, host),
@@ -77,7 +83,9 @@ fn builtin(exchange: &mut Exchange) {
             add(hash_input, records, &address);
         }
     }
-    exchange.records.text(Tag::VCL_return, b"lookup");
+    if !together {
+        records.text(Tag::VCL_return, b"lookup");
+    }
 }
 
 /// What ends the text of each `hash_data`; no text holds it.

@@ -9,8 +9,7 @@ use crate::reason::Reason;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
-use observe::Tag;
-use observe::records::Field;
+use observe::{Native, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::State;
@@ -40,7 +39,7 @@ pub(crate) async fn step(
         known.count_hit();
     }
     let action = if exchange.is_builtin(Sub::Hit) {
-        exchange.log_native(b"HIT", b"deliver");
+        exchange.records.native(const { &Native::new("HIT", "deliver") });
         Action::Deliver
     } else {
         exchange.decide(Sub::Hit).await
@@ -63,23 +62,27 @@ pub(crate) async fn step(
 }
 
 fn log(exchange: &mut Exchange, known: &Known) {
-    let left = known.origin_time() + known.ttl() - exchange.now;
-    let (vxid, ttl) = (Field::Integer(u64::from(known.vxid())), Field::Micros(left));
-    if known.state() == State::Filling {
+    let fills = known.state() == State::Filling;
+    if fills {
         exchange.promised = known.length();
-        // How much of a growing object is there, and its length if known.
-        let filled = Field::Integer(known.filled());
-        let (grace, keep) = (Field::Micros(known.grace()), Field::Micros(known.keep()));
-        match known.length() {
-            Some(length) => {
-                exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep, filled, Field::Integer(length)]);
-            }
-            None => exchange.records.fields(Tag::Hit, &[vxid, ttl, grace, keep, filled]),
-        }
-    } else {
-        let records = &mut exchange.records;
-        known.with_spans(|spans| records.fields(Tag::Hit, &[vxid, ttl, Field::Text(spans.as_bytes())]));
     }
+    let left = known.origin_time() + known.ttl() - exchange.now;
+    exchange.records.line(Tag::Hit, |line| {
+        line.integer(u64::from(known.vxid()));
+        for seconds in [left, known.grace(), known.keep()] {
+            line.literal(b" ");
+            line.micros(seconds);
+        }
+        if fills {
+            // How much of a growing object is there, and its length if known.
+            line.literal(b" ");
+            line.integer(known.filled());
+            if let Some(length) = known.length() {
+                line.literal(b" ");
+                line.integer(length);
+            }
+        }
+    });
 }
 
 fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>) {

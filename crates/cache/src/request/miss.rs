@@ -5,6 +5,7 @@ use crate::exchange::{Exchange, RequestBody, Source};
 use crate::fetch::{self, update};
 use crate::index::busy::Busy;
 use crate::reason::Reason;
+use copal_observe::Native;
 use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
@@ -21,7 +22,7 @@ pub(crate) async fn step(
 ) -> Step {
     exchange.local.counters.cache_miss.inc();
     let action = if exchange.is_builtin(Sub::Miss) {
-        exchange.log_native(b"MISS", b"fetch");
+        exchange.records.native(const { &Native::new("MISS", "fetch") });
         Action::Fetch
     } else {
         exchange.decide(Sub::Miss).await

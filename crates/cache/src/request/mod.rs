@@ -90,7 +90,10 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
             Step::Hash(after) => hash::step(exchange, after).await,
             Step::Lookup => match lookup::step(exchange) {
                 Some(step) => step,
-                None => Box::pin(lookup::wait(exchange)).await,
+                None => {
+                    exchange.records.announce();
+                    Box::pin(lookup::wait(exchange)).await
+                }
             },
             Step::Hit(known, Some(busy), freshness) if exchange.has_unread_body() => {
                 // The fetch in the background may want to send it on.
@@ -98,9 +101,18 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
                 hit::step(exchange, known, Some(busy), freshness).await
             }
             Step::Hit(known, busy, freshness) => hit::step(exchange, known, busy, freshness).await,
-            Step::Miss(busy, stale) => Box::pin(miss::step(exchange, busy, stale, body)).await,
-            Step::Pass => Box::pin(pass::step(exchange, body)).await,
-            Step::Pipe => Box::pin(pipe::step(exchange)).await,
+            Step::Miss(busy, stale) => {
+                exchange.records.announce();
+                Box::pin(miss::step(exchange, busy, stale, body)).await
+            }
+            Step::Pass => {
+                exchange.records.announce();
+                Box::pin(pass::step(exchange, body)).await
+            }
+            Step::Pipe => {
+                exchange.records.announce();
+                Box::pin(pipe::step(exchange)).await
+            }
             Step::Purge => purge::step(exchange).await,
             Step::Synth(status, reason) => {
                 let waits = exchange.has_unread_body() && body.waits();

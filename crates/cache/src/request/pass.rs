@@ -3,7 +3,7 @@
 use super::{Step, fail, hash, miss, purge, upload};
 use crate::exchange::{Exchange, RequestBody};
 use crate::fetch::{self, change::Change};
-use copal_observe::Tag;
+use copal_observe::{Native, Tag};
 use copal_rules as rules;
 use copal_vcl as vcl;
 use vcl::host::{Action, Sub};
@@ -12,7 +12,7 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
     exchange.local.counters.s_pass.inc();
     exchange.handled.passed(&exchange.request.method);
     let action = if exchange.is_builtin(Sub::Pass) {
-        exchange.log_native(b"PASS", b"fetch");
+        exchange.records.native(const { &Native::new("PASS", "fetch") });
         Action::Fetch
     } else {
         exchange.decide(Sub::Pass).await

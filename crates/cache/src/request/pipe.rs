@@ -10,7 +10,7 @@ use copal_observe as observe;
 use copal_origin as origin;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::{Kind, Tag};
+use observe::{Kind, Native, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,7 +81,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.pipe_request = Some(Box::new(prepare::pipe_request(exchange)));
     let mut trail = begin(exchange);
     let action = if exchange.is_builtin(Sub::Pipe) {
-        exchange.log_native(b"PIPE", b"pipe");
+        exchange.records.native(const { &Native::new("PIPE", "pipe") });
         Action::Pipe
     } else {
         exchange.decide(Sub::Pipe).await

@@ -9,7 +9,7 @@ use crate::reason::Reason;
 use copal_observe as observe;
 use copal_store::Object;
 use copal_vcl as vcl;
-use observe::{Kind, Tag};
+use observe::{Kind, Native, Tag};
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
 
@@ -17,7 +17,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.reason = Reason::Purge;
     hard(&exchange.local, &exchange.key);
     if exchange.is_builtin(Sub::Purge) {
-        exchange.log_native(b"PURGE", b"synth");
+        exchange.records.native(const { &Native::new("PURGE", "synth") });
         return Step::Synth(200, Some(Text::from_static(b"Purged")));
     }
     match exchange.decide(Sub::Purge).await {

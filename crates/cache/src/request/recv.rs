@@ -7,7 +7,7 @@ use crate::reason::Reason;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::Tag;
+use observe::{Native, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use vcl::exec::{Step as VclStep, Wait};
@@ -163,11 +163,13 @@ pub(crate) async fn wait(exchange: &mut Exchange, body: &mut dyn RequestBody, wa
     }
 }
 
+const SYNTH: &Native = &Native::new("RECV", "synth");
+
 /// What the built-in `vcl_recv` does.
 fn builtin(exchange: &mut Exchange) -> Step {
     lower_host(exchange);
     if exchange.request.version == Version::Http11 && !exchange.request.fields.has_known(Known::Host) {
-        exchange.log_native(b"RECV", b"synth");
+        exchange.records.native(SYNTH);
         exchange.reason = Reason::NoHost;
         return Step::Hash(AfterHash::Synth(400, None));
     }
@@ -193,13 +195,12 @@ fn builtin(exchange: &mut Exchange) -> Step {
     if matches!(after, AfterHash::Pass) && exchange.reason != Reason::NoPipe {
         exchange.reason = Reason::of_builtin_pass(&exchange.request);
     }
-    let action: &'static [u8] = match after {
-        AfterHash::Lookup => b"hash",
-        AfterHash::Pass => b"pass",
-        AfterHash::Synth(..) => b"synth",
-        _ => b"pipe",
-    };
-    exchange.log_native(b"RECV", action);
+    exchange.records.native(match after {
+        AfterHash::Lookup => const { &Native::new("RECV", "hash") },
+        AfterHash::Pass => const { &Native::new("RECV", "pass") },
+        AfterHash::Synth(..) => SYNTH,
+        _ => const { &Native::new("RECV", "pipe") },
+    });
     Step::Hash(after)
 }
 
