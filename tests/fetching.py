@@ -271,6 +271,7 @@ def max_connections():
         client.request(f"/hold{number}")
     eventually(lambda: origin.total() == 2, "two fetches run")
     expect(fetch(cache.port, "/third").status, 503)
+    eventually(lambda: [cache.counter(name) for name in ("backend_busy", "VBE.boot.default.busy")] == [1, 1], "both count it")
     release.set()
     for client in clients:
         expect(client.response().status, 200)
