@@ -311,6 +311,12 @@ mod tests {
             ("a", "banana", "o", "bonana", "bonono"),
             ("(.)a", "banana", r"<\1\0\&>", "<bba&>nana", "<bba&><nna&><nna&>"),
             // What Varnish 7.1 answers.
+            ("a*", "abab", "x", "xbab", "xbxb"),
+            ("b*", "abab", "-", "-abab", "-a-a-"),
+            ("X?", "aXbX", "-", "-aXbX", "-a-b-"),
+            ("a|", "aab", "x", "xab", "xxb"),
+            (r"\b", "foo bar", "|", "|foo bar", "|foo bar"),
+            ("", "", "x", "x", "x"),
             ("", "ab", "-", "-ab", "-ab"),
             ("x*", "abxc", "-", "-abxc", "-ab-c"),
             ("x*", "xxabxc", "-", "-abxc", "-ab-c"),
