@@ -105,7 +105,8 @@ impl RequestBody for StreamBody<'_> {
         let mut interim = http::Response::new(());
         let Ok(status) = http::StatusCode::from_u16(head.status) else { return };
         *interim.status_mut() = status;
-        *interim.headers_mut() = super::stream::map(&head.fields);
+        let Some(fields) = super::stream::map(&head.fields) else { return };
+        *interim.headers_mut() = fields;
         // A stream that is gone needs no answer; who looks at it next will see.
         if self.respond.send_informational(interim).is_ok() {
             self.told.push(ResponseHead { version: Version::Http20, ..head.clone() });

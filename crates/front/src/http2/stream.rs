@@ -131,7 +131,8 @@ async fn deliver(
     let mut response = http::Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(exchange.response.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    *response.headers_mut() = map(&exchange.response.fields);
+    let Some(fields) = map(&exchange.response.fields) else { return Sent::default() };
+    *response.headers_mut() = fields;
     let ended = exchange.body.is_empty();
     let mut sent = Sent { head: exchange.response.fields.byte_len() as u64, ..Sent::default() };
     match respond.send_response(response, ended) {
@@ -142,9 +143,10 @@ async fn deliver(
     sent
 }
 
-/// A response's fields but for those of a connection of HTTP/1 (RFC 9113, section 8.2.2).
-pub(super) fn map(fields: &Fields) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(fields.len());
+/// A response's fields but for those of a connection of HTTP/1 (RFC 9113, section 8.2.2). `None` if there are more than the
+/// library's table takes: 24,576 names, which `http_max_hdr` may allow an origin.
+pub(super) fn map(fields: &Fields) -> Option<HeaderMap> {
+    let mut map = HeaderMap::try_with_capacity(fields.len()).ok()?;
     for field in fields.iter() {
         if field.known.is_some_and(wire::Known::is_hop_by_hop) {
             continue;
@@ -152,10 +154,10 @@ pub(super) fn map(fields: &Fields) -> HeaderMap {
         if let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value))
         {
-            map.append(name, value);
+            map.try_append(name, value).ok()?;
         }
     }
-    map
+    Some(map)
 }
 
 async fn send_body(
@@ -212,4 +214,20 @@ fn copy(slices: &[IoSlice<'_>], most: usize) -> Bytes {
         piece.extend_from_slice(&slice[..slice.len().min(left)]);
     }
     piece.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(count: usize) -> Option<usize> {
+        let mut fields = Fields::new();
+        (0..count).for_each(|number| assert!(fields.push(format!("x-{number}").as_bytes(), b"v")));
+        map(&fields).map(|map| map.len())
+    }
+
+    #[test]
+    fn more_fields_than_the_table_takes_are_no_panic() {
+        assert_eq!((mapped(100), mapped(24_000), mapped(65_535)), (Some(100), Some(24_000), None));
+    }
 }
