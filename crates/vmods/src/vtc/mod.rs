@@ -85,7 +85,9 @@ fn panic(call: &mut Call<'_>) -> Result<Value> {
 }
 
 fn sleep(call: &mut Call<'_>) -> Result<Value> {
-    let seconds = Arguments(call.arguments).duration(0)?.clamp(0.0, SLEEP_MAX);
+    let seconds = Arguments(call.arguments).duration(0)?;
+    // VCL can make a NaN of two infinities.
+    let seconds = if seconds > 0.0 { seconds.min(SLEEP_MAX) } else { 0.0 };
     if task::is_loading(call) {
         std::thread::sleep(Duration::from_secs_f64(seconds));
         return Ok(Value::Void);
@@ -205,6 +207,16 @@ mod tests {
         assert_eq!(shown("no_stevedore", &[]), "Storage(None)");
         assert_eq!(shown("no_ip", &[]), "Ip(None)");
         assert_eq!(shown("panic", &[text("why")]), "vtc.panic(): why");
+    }
+
+    #[test]
+    fn a_sleep_of_no_length_is_none() {
+        for seconds in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0] {
+            let mut host = FakeHost::default();
+            let value = call_in_module(&VMOD, &mut host, Sub::Init, "sleep", &[Value::Duration(seconds)]);
+            assert_eq!(format!("{value:?}"), "Ok(Void)", "{seconds}");
+            assert_eq!(shown("sleep", &[Value::Duration(seconds)]), "Void", "{seconds}");
+        }
     }
 
     #[test]
