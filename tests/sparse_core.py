@@ -598,6 +598,50 @@ def one_connection():
     check(answer.complete and all(files.body[at:at + 9] in answer.body for at in places), "all parts")
 
 
+@case("rfc=on: conditions, only-if-cached, HEAD, POST and explain on an object in pieces", copal_only="has the whole")
+def by_rfc():
+    files = Files()
+    cache = cache_of(files, rfc="on")
+    teach(cache, files)
+    part(cache, files, 0, 10)
+    asked = len(files.asked)
+    here, there = f"bytes=0-{SEGMENT - 1}", f"bytes={9 * SEGMENT}-{9 * SEGMENT + 9}"
+
+    def status(wanted, **fields):
+        named = {name.replace("_", "-"): value for name, value in fields.items()}
+        return fetch(cache.port, "/f", headers={"Range": wanted, **named}).status
+    expect(status(here, If_Match='"v1"'), 206)
+    expect(status(here, If_Match='"v0"'), 412, "RFC 9110, 13.1.1")
+    expect(status(here, If_None_Match='"v1"'), 304)
+    expect(status(here, If_Range='"v1"'), 206)
+    expect(status(there, Cache_Control="only-if-cached"), 504, "RFC 9111, 5.2.1.7")
+    expect(status(here, Cache_Control="only-if-cached"), 206)
+    expect(status(f"bytes={len(files.body)}-"), 416)
+    # A condition that what is stored fails is the origin's to judge (one request each); none of the rest asks it for a part.
+    check(len(files.asked) <= asked + 1, f"{files.asked[asked:]}")
+    answer = fetch(cache.port, "/f", headers={"Range": here, "If-Range": 'W/"v1"'})
+    expect((answer.status, answer.body == files.body), (200, True), "RFC 9110, 13.1.5: a weak tag does not do")
+    text = cache.ok("explain", "http://example.org/f", "-H", "Range: " + there)
+    check("segment" in text, text)
+    fetch(cache.port, "/f", method="POST", body=b"x")
+    files.asked.clear()
+    part(cache, files, 0, 10)
+    expect(len(files.asked), 1, "RFC 9111, 4.4: a POST ends all pieces")
+
+
+@case("rfc=on: a stale object in pieces whose origin fails serves what is there, and says why not the rest", copal_only="has the whole")
+def stale_in_pieces():
+    files = Files(headers={"Cache-Control": "max-age=0, stale-if-error=600"})
+    cache = cache_of(files, rfc="on")
+    teach(cache, files)
+    part(cache, files, 10 * SEGMENT, 10 * SEGMENT + 9)
+    files.origin.stop()
+    answer = part(cache, files, 10 * SEGMENT, 10 * SEGMENT + 9)
+    check("connection_refused" in (answer["Proxy-Status"] or ""), f"Proxy-Status: {answer['Proxy-Status']}")
+    answer = fetch(cache.port, "/f", headers={"Range": f"bytes={20 * SEGMENT}-{20 * SEGMENT + 9}"})
+    check(answer.status in (502, 503, 504) and "connection_refused" in (answer["Proxy-Status"] or ""), f"{answer} {answer['Proxy-Status']}")
+
+
 @case("an origin that is down gives 503 before, and a cut after the first byte", copal_only="has the whole")
 def origin_down():
     files = Files()
