@@ -137,7 +137,7 @@ fn weight(text: &[u8]) -> Option<u32> {
         _ => return None,
     };
     for (digit, place) in fraction.iter().zip([100, 10, 1]) {
-        thousandths += u32::from(digit.is_ascii_digit().then_some(digit - b'0')?) * place;
+        thousandths += u32::from(digit.is_ascii_digit().then(|| digit - b'0')?) * place;
     }
     (thousandths <= 1000).then_some(thousandths)
 }
@@ -187,6 +187,8 @@ mod tests {
         check("Accept-Language", "en", "en, de", false);
         check("Accept-Language", "en", "en, en", false);
         check("Accept-Language", "en;q=x", "en", false);
+        check("Accept-Language", "en;q=0.*", "en", false);
+        check("Accept-Language", "en;q=0.\"", "en;q=0", false);
     }
 
     #[test]
