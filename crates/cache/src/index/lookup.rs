@@ -202,10 +202,18 @@ impl Choice {
         let object = self.stale.as_ref()?;
         match query.suits(object) {
             Suits::Yes if in_grace(object, query) => Some(Reason::Grace),
-            Suits::Stale => Some(Reason::MaxStale),
-            Suits::Yes | Suits::No(_) => (query.excused)(object, false).then_some(Reason::StaleIfError),
+            // What has ended may still stand there until it is swept.
+            Suits::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
+            Suits::Yes | Suits::Stale | Suits::No(_) => {
+                (query.excused)(object, false).then_some(Reason::StaleIfError)
+            }
         }
     }
+}
+
+/// Whether the life of `object` that its store was told lasts yet.
+fn is_alive(object: &Object, now: Time) -> bool {
+    now < object.origin_time() + object.ttl() + object.grace() + object.keep()
 }
 
 /// Goes through `variants`, the newest first: of several that fit, it knows best. `banned` gets those that a ban has hit.

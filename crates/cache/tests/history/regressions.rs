@@ -152,3 +152,19 @@ fn rfc9110_15_6_4_one_change_of_an_object_in_pieces_fails_nobody() {
     ];
     check(BY_RFC, site(Size::Large, Tag::Strong, fresh()), steps);
 }
+
+/// What was made of a failure for those who waited served, stale, who takes what is stale.
+#[test]
+fn rfc9111_5_2_1_2_no_max_stale_for_an_error_of_our_own() {
+    let wishes = Wishes { max_stale: Some(1), ..Wishes::default() };
+    let steps = vec![
+        Step::Mood(0, Mood::Refuse),
+        Step::Ask(Ask { manner: Manner::Along, ..get() }),
+        Step::Ask(get()),
+        Step::Mood(0, Mood::Fine),
+        Step::Ask(get()),
+        Step::Change(0),
+        Step::Ask(Ask { wishes, ..get() }),
+    ];
+    check(BY_RFC, site(Size::Large, Tag::Strong, fresh()), steps);
+}
