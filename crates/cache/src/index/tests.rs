@@ -294,8 +294,10 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
     assert!(stored.ttl() > 0.0);
     drop(busy);
-    // Past its grace it is there for those who take it stale.
+    // Past its grace it is there for those who take it stale, as long as it is kept.
+    stored.set_times(100.0, 60.0, 10.0, 50.0);
     assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
+    assert!(matches!(bench.ask(230.0, Suits::Stale, None), Found::Miss(..)));
     assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_), _)));
     assert!(matches!(
         bench.ask(165.0, Suits::No(Reason::RequestNoCache), None),
