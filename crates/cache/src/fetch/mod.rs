@@ -494,7 +494,8 @@ impl Fetch {
     pub(crate) fn set_stale(&mut self, stale: Option<Arc<Object>>) {
         let Some(stale) = stale else { return };
         let of_use = stale.state() != store::State::Failed && !stale.is_windowed();
-        if of_use && self.rfc {
+        if of_use && self.rfc && stale.status() < 500 {
+            // An error, our own among them, is no better than the next.
             self.fallback = Some(Arc::clone(&stale));
         }
         if of_use && stale.flags().has(store::Flags::VALIDATOR) {

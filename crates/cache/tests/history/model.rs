@@ -49,7 +49,8 @@ pub(crate) fn delivered(state: &State, seen: &Seen) {
 pub(crate) fn judge(state: &State, ask: &Ask, seen: &Seen) -> Verdict {
     let Some(serial) = serial(seen) else {
         // What is there in part and stale may have been revalidated, and yet be of no use.
-        let revalidates = state.resources.borrow()[ask.site].policy.swr.is_some();
+        let revalidates = |record: &Record| record.form.site == ask.site && record.policy.swr.is_some();
+        let revalidates = state.records.borrow().iter().any(revalidates);
         if !revalidates {
             contacts(state, ask, seen)?;
         }

@@ -168,3 +168,20 @@ fn rfc9111_5_2_1_2_no_max_stale_for_an_error_of_our_own() {
     ];
     check(BY_RFC, site(Size::Large, Tag::Strong, fresh()), steps);
 }
+
+/// What was made of a failure for those who waited stood in for the origin's next failure, and then for its answer.
+#[test]
+fn rfc5861_4_an_error_of_our_own_stands_in_for_nothing() {
+    let insists = Wishes { no_cache: true, ..Wishes::default() };
+    let steps = vec![
+        Step::Mood(0, Mood::Refuse),
+        Step::Ask(Ask { manner: Manner::Along, ..get() }),
+        Step::Ask(get()),
+        Step::Ask(Ask { wishes: insists, ..get() }),
+        Step::Mood(0, Mood::Fine),
+        Step::Settle,
+        Step::Change(0),
+        Step::Ask(get()),
+    ];
+    check(BY_RFC, site(Size::Small, Tag::Strong, fresh()), steps);
+}
