@@ -46,32 +46,36 @@ pub(crate) fn integer(out: &mut Room, value: u64) -> usize {
     }
 }
 
-fn integer_32(out: &mut Room, mut value: u32) -> usize {
-    let length = value.checked_ilog10().map_or(1, |log| log as usize + 1);
-    let mut at = length;
-    while at >= 2 {
-        at -= 2;
-        pair(out, at, value);
-        value /= 100;
+fn integer_32(out: &mut Room, value: u32) -> usize {
+    // Short numbers first: they are the most.
+    if value < 100 {
+        pair(out, 0, value);
+        2
+    } else if value < 1000 {
+        out[0] = b'0' + (value / 100) as u8;
+        pair(out, 1, value);
+        3
+    } else if value < 10_000 {
+        pair(out, 0, value / 100);
+        pair(out, 2, value);
+        4
+    } else {
+        let head = integer(out, u64::from(value / 10_000));
+        let Some(rest) = out[head..].first_chunk_mut::<4>() else { return head };
+        pair(rest, 0, value / 100);
+        pair(rest, 2, value);
+        head + 4
     }
-    if at == 1 {
-        out[0] = b'0' + (value % 10) as u8;
-    }
-    length
 }
 
 /// Writes `seconds` with six decimals and returns its length, or `None` if it is out of the range that needs no general
 /// printer (about 290,000 years either way).
 #[inline]
 pub(crate) fn micros(out: &mut Room, seconds: f64) -> Option<usize> {
-    // Half up; the conversion saturates, and what is no number becomes 0.
-    let scaled = (seconds * 1e6 + 0.5) as i64;
-    if (0..10_000_000).contains(&scaled) && seconds >= 0.0 {
-        // As nearly all are that the log prints.
-        let scaled = scaled as u32;
-        out[0] = b'0' + (scaled / 1_000_000) as u8;
-        fraction(&mut out[1..8], scaled % 1_000_000);
-        return Some(8);
+    // As nearly all are that the log prints.
+    if let Some(micros) = as_short(seconds) {
+        short(out, micros);
+        return Some(SHORT);
     }
     any_micros(out, seconds)
 }
@@ -91,6 +95,24 @@ fn any_micros(out: &mut Room, seconds: f64) -> Option<usize> {
     let length = integer(out, scaled / 1_000_000);
     fraction(&mut out[length..], (scaled % 1_000_000) as u32);
     Some(length + 7)
+}
+
+/// Bytes that [`short`] writes.
+const SHORT: usize = 8;
+
+/// Writes less than ten seconds, given in millionths.
+#[inline]
+fn short(out: &mut [u8], micros: u32) {
+    out[0] = b'0' + (micros / 1_000_000) as u8;
+    fraction(&mut out[1..SHORT], micros % 1_000_000);
+}
+
+/// The millionths of a second in `seconds` that [`short`] can write.
+#[inline]
+fn as_short(seconds: f64) -> Option<u32> {
+    // Half up; the conversion saturates, and what is no number becomes 0.
+    let scaled = (seconds * 1e6 + 0.5) as i64;
+    ((0..10_000_000).contains(&scaled) && seconds >= 0.0).then_some(scaled as u32)
 }
 
 /// Writes a point and the six digits of `millionths`: seven bytes.
@@ -118,15 +140,49 @@ impl Moments {
         if !(1.0..9.0e12).contains(&moment) {
             return micros(out, moment);
         }
+        let millionths = self.enter(moment);
+        // A copy of known size is two moves; what is too much of it is written over.
+        *out = self.digits;
+        fraction(&mut out[self.length..], millionths);
+        Some(self.length + 7)
+    }
+
+    /// Has the digits of the second in which `moment` is; returns the millionths that have passed of it.
+    #[inline]
+    fn enter(&mut self, moment: f64) -> u32 {
         let scaled = (moment * 1e6 + 0.5) as u64;
         let second = scaled / 1_000_000;
         if second != self.second {
             (self.second, self.length) = (second, integer(&mut self.digits, second));
         }
-        // A copy of known size is two moves; what is too much of it is written over.
-        *out = self.digits;
-        fraction(&mut out[self.length..], (scaled % 1_000_000) as u32);
-        Some(self.length + 7)
+        (scaled % 1_000_000) as u32
+    }
+}
+
+/// Digits of the seconds since the epoch, from 2001 to 2286.
+const TEN: usize = 10;
+/// Bytes that [`Moments::stamp`] writes.
+pub(crate) const STAMP: usize = 2 + TEN + 7 + 2 * (1 + SHORT);
+
+impl Moments {
+    /// Writes what a `Timestamp` record has behind its label, `: now since-start since-previous`, if all are of usual size.
+    #[inline]
+    pub(crate) fn stamp(&mut self, out: &mut [u8; STAMP], now: f64, start: f64, previous: f64) -> bool {
+        let (Some(start), Some(previous)) = (as_short(now - start), as_short(now - previous)) else {
+            return false;
+        };
+        if !(1e9..9e9).contains(&now) {
+            return false;
+        }
+        let millionths = self.enter(now);
+        out[..2].copy_from_slice(b": ");
+        out[2..2 + TEN].copy_from_slice(&self.digits[..TEN]);
+        fraction(&mut out[2 + TEN..9 + TEN], millionths);
+        out[9 + TEN] = b' ';
+        short(&mut out[10 + TEN..18 + TEN], start);
+        out[18 + TEN] = b' ';
+        short(&mut out[19 + TEN..], previous);
+        true
     }
 }
 
@@ -136,12 +192,43 @@ mod tests {
 
     #[test]
     fn integers_print_as_the_general_printer_does() {
-        for value in
-            [0, 1, 9, 10, 99, 100, 12_345, 1_000_000, u64::MAX, u64::MAX / 10, 4_294_967_296, 10_000_000_001]
-        {
+        for value in [
+            0,
+            1,
+            9,
+            10,
+            99,
+            100,
+            999,
+            1000,
+            9999,
+            12_345,
+            1_000_000,
+            99_999_999,
+            u64::MAX,
+            u64::MAX / 10,
+            4_294_967_296,
+            10_000_000_001,
+        ] {
             let mut out = [0; LENGTH_MAX];
             let length = integer(&mut out, value);
             assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn stamps_print_as_the_general_printer_does() {
+        let mut moments = Moments::default();
+        for (now, start, previous) in
+            [(1_795_270_114.063_448, 0.000_513, 0.000_048), (1e9, 9.999_999, 0.0), (2e9, 1.5, 1.5)]
+        {
+            let mut out = [0; STAMP];
+            assert!(moments.stamp(&mut out, now, now - start, now - previous));
+            let wanted = format!(": {now:.6} {:.6} {:.6}", now - (now - start), now - (now - previous));
+            assert_eq!(std::str::from_utf8(&out).unwrap(), wanted);
+        }
+        for (now, start) in [(1.5, 1.0), (2e9, 2e9 + 1.0), (2e9, 2e9 - 11.0), (f64::NAN, 0.0), (1e10, 1e10)] {
+            assert!(!moments.stamp(&mut [0; STAMP], now, start, now));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Records of words and numbers, put together in place.
 
-use crate::digits::{self, LENGTH_MAX, Moments};
+use crate::digits::{self, LENGTH_MAX, Moments, STAMP};
 use crate::records::Records;
 use crate::tags::Tag;
 use crate::vsl::RECORD_HEAD;
@@ -32,22 +32,20 @@ impl Line<'_> {
     /// Bytes as they are.
     #[inline]
     pub fn text(&mut self, text: &[u8]) {
-        let length = text.len().min(self.most.saturating_sub(self.at));
-        self.out[self.at..self.at + length].copy_from_slice(&text[..length]);
-        self.at += length;
+        // With a text known to the compiler, a copy of known size.
+        if text.len() <= self.most.saturating_sub(self.at) {
+            self.out[self.at..self.at + text.len()].copy_from_slice(text);
+            self.at += text.len();
+        } else {
+            self.cut(text);
+        }
     }
 
-    /// A few bytes that are known when the program is compiled.
-    #[inline]
-    pub fn literal<const LENGTH: usize>(&mut self, text: &[u8; LENGTH]) {
-        const { assert!(LENGTH <= LENGTH_MAX) };
-        // They may be written over the end, where they are cut.
-        if self.at < self.most
-            && let Some(room) = self.out[self.at..].first_chunk_mut()
-        {
-            *room = *text;
-            self.at += LENGTH;
-        }
+    #[cold]
+    fn cut(&mut self, text: &[u8]) {
+        let length = self.most.saturating_sub(self.at);
+        self.out[self.at..self.at + length].copy_from_slice(&text[..length]);
+        self.at += length;
     }
 
     /// Room for a number, if the line is not full.
@@ -86,8 +84,17 @@ impl Line<'_> {
         self.at = self.most - rest.len();
     }
 
-    /// A moment, with six decimals.
+    /// What a time stamp has behind its label, if that is of usual size and there is room for it.
     #[inline]
+    fn stamp(&mut self, now: Time, start: Time, previous: Time) -> bool {
+        let fits = self.at + STAMP <= self.most;
+        let room = self.out[self.at.min(self.most)..].first_chunk_mut().filter(|_| fits);
+        let done = room.is_some_and(|room| self.moments.stamp(room, now, start, previous));
+        self.at += if done { STAMP } else { 0 };
+        done
+    }
+
+    /// A moment, with six decimals.
     fn moment(&mut self, moment: Time) {
         if self.at >= self.most {
             return;
@@ -133,7 +140,7 @@ impl Records {
         self.line(tag, |line| {
             for (index, number) in numbers.iter().enumerate() {
                 if index > 0 {
-                    line.literal(b" ");
+                    line.text(b" ");
                 }
                 line.integer(*number);
             }
@@ -145,7 +152,7 @@ impl Records {
         self.line(tag, |line| {
             for (index, field) in fields.iter().enumerate() {
                 if index > 0 {
-                    line.literal(b" ");
+                    line.text(b" ");
                 }
                 line.field(*field);
             }
@@ -158,9 +165,9 @@ impl Records {
     pub fn link(&mut self, tag: Tag, what: &str, number: u32, why: &str) {
         self.line(tag, |line| {
             line.text(what.as_bytes());
-            line.literal(b" ");
+            line.text(b" ");
             line.integer(number.into());
-            line.literal(b" ");
+            line.text(b" ");
             line.text(why.as_bytes());
         });
     }
@@ -169,24 +176,32 @@ impl Records {
     pub fn timestamp(&mut self, label: &str, now: Time, start: Time, previous: Time) {
         self.line(Tag::Timestamp, |line| {
             line.text(label.as_bytes());
-            line.literal(b": ");
+            if line.stamp(now, start, previous) {
+                return;
+            }
+            line.text(b": ");
             line.moment(now);
-            line.literal(b" ");
+            line.text(b" ");
             line.micros(now - start);
-            line.literal(b" ");
+            line.text(b" ");
             line.micros(now - previous);
         });
     }
 
     /// The two `Timestamp` records that every request begins with, both at `now`: its number is printed once.
     pub fn arrival(&mut self, now: Time) {
-        if !self.mask.has(Tag::Timestamp) {
-            return;
+        let mut stamp = [0; STAMP];
+        if !self.moments.stamp(&mut stamp, now, now, now) {
+            self.timestamp("Start", now, now, now);
+            return self.timestamp("Req", now, now, now);
         }
-        let mut digits = [0; LENGTH_MAX];
-        let Some(length) = self.moments.print(&mut digits, now) else { return };
-        for label in ["Start: ", "Req: "] {
-            self.parts(Tag::Timestamp, &[label.as_bytes(), &digits[..length], b" 0.000000 0.000000"]);
-        }
+        self.line(Tag::Timestamp, |line| {
+            line.text(b"Start");
+            line.text(&stamp);
+        });
+        self.line(Tag::Timestamp, |line| {
+            line.text(b"Req");
+            line.text(&stamp);
+        });
     }
 }

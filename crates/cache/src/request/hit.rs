@@ -70,15 +70,15 @@ fn log(exchange: &mut Exchange, known: &Known) {
     exchange.records.line(Tag::Hit, |line| {
         line.integer(u64::from(known.vxid()));
         for seconds in [left, known.grace(), known.keep()] {
-            line.literal(b" ");
+            line.text(b" ");
             line.micros(seconds);
         }
         if fills {
             // How much of a growing object is there, and its length if known.
-            line.literal(b" ");
+            line.text(b" ");
             line.integer(known.filled());
             if let Some(length) = known.length() {
-                line.literal(b" ");
+                line.text(b" ");
                 line.integer(length);
             }
         }
