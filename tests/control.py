@@ -3,13 +3,16 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from client import fetch  # noqa: E402
-from daemon import COPAL, Cli, Daemon, before, quote, run  # noqa: E402
+from client import Client, fetch  # noqa: E402
+from daemon import COPAL, COPALD, Cli, Daemon, before, quote, run  # noqa: E402
 from origin import Origin  # noqa: E402
 from tap import Skip, case, check, eventually, expect, main  # noqa: E402
 
@@ -211,6 +214,98 @@ def files():
         raise RuntimeError("it started")
     except AssertionError as refusal:
         check("nonsense" in str(refusal), str(refusal))
+
+
+@case("a standard output and error that are full and that nobody reads hold up neither the start nor a command",
+      copal_only="waits for the reader")
+def unread_output():
+    origin = Origin()
+    for mode, more in (("-F", ["-b", f"127.0.0.1:{origin.port}"]), ("-d", ["-f", ""])):
+        read, full = os.pipe()
+        os.set_blocking(full, False)
+        try:
+            while os.write(full, b"x" * 4096):
+                pass
+        except BlockingIOError:
+            os.set_blocking(full, True)  # the flag is the pipe's, not the descriptor's: the daemon is to find it as a shell gives it
+        with tempfile.TemporaryDirectory(prefix="copal-test.") as folder:
+            place = os.path.join(folder, "n")
+            command = [COPALD, "-j", "none", mode, "-n", place, "-a", "127.0.0.1:0", "-T", "127.0.0.1:0", *more]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=full, stderr=full)
+            try:
+                eventually(lambda: os.path.exists(os.path.join(place, "_.cli")), "the command line opens")
+                adm = [COPAL, "adm", "-n", place, "-t", "20"]
+                process.stdin.write(b"banner\nhelp\n" * 100)
+                process.stdin.flush()
+                if mode == "-d":
+                    subprocess.run([*adm, "vcl.inline", "x", "vcl 4.1; backend none none;"], check=True, stdout=subprocess.DEVNULL)
+                    subprocess.run([*adm, "vcl.use", "x"], check=True, stdout=subprocess.DEVNULL)
+                    subprocess.run([*adm, "start"], check=True, stdout=subprocess.DEVNULL)
+                for value in range(20):
+                    subprocess.run([*adm, "param.set", "default_ttl", str(value)], check=True, stdout=subprocess.DEVNULL, timeout=20)
+                process.stdin.close()
+                if mode == "-F":
+                    process.terminate()
+                expect(process.wait(30), 0, f"{mode}: exit code")
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+                os.close(read)
+                os.close(full)
+
+
+@case("HUP does nothing, neither to the manager nor to the worker")
+def hangup():
+    cache = before(Origin())
+    before_it = cache.ok("pid")
+    for pid in re.findall(r"\d+", before_it):
+        os.kill(int(pid), signal.SIGHUP)
+    expect(fetch(cache.port, "/").status, 200)
+    expect(cache.ok("pid"), before_it)
+
+
+@case("-n makes one directory, and none above it")
+def no_directories_above():
+    with tempfile.TemporaryDirectory(prefix="copal-test.") as folder:
+        code, text = run(["-F", "-b", "127.0.0.1:9", "-a", "127.0.0.1:0", "-n", os.path.join(folder, "a", "b")], timeout=20)
+        check(code != 0 and "work" in text and folder in text, f"exit {code}, {text!r}")
+        expect(os.listdir(folder), [])
+
+
+@case("relative paths in VCL are below the work directory")
+def relative_paths():
+    cache = before(Origin(), "import std; sub vcl_recv { return (synth(200, std.fileread(\"here\"))); }")
+    with open(os.path.join(cache.name, "here"), "w") as file:
+        file.write("found")
+    expect(fetch(cache.port, "/").reason, "found")
+
+
+@case("debug.srandom: the same seed gives the same row of numbers")
+def seeds():
+    cache = before(Origin(), "import std; sub vcl_recv { return (synth(200, \"x\" + std.random(0, 1000000))); }")
+    with Client(cache.port) as client:  # one connection is served by one thread
+        def row():
+            return [client.fetch("/").reason for _ in range(5)]
+        cache.ok("debug.srandom", "7")
+        first = row()
+        check(len(set(first)) == 5 and row() != first, first)
+        cache.ok("debug.srandom", "7")
+        expect(row(), first)
+        cache.ok("debug.srandom", "8")
+        check(row() != first, "another seed, the same numbers")
+
+
+@case("debug.shutdown.delay: the worker takes so long to end, once", copal_only="was seen to end at once")
+def slow_end():
+    cache = before(Origin())
+    cache.ok("debug.shutdown.delay", "1")
+    began = time.monotonic()
+    cache.ok("stop")
+    eventually(lambda: "stopped" in cache.ok("status"), "it stops")
+    check(time.monotonic() - began >= 1, "it ended at once")
+    cache.ok("start")
+    expect(fetch(cache.port, "/").status, 200)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ use crate::args::Arguments;
 use crate::control::{self, Entrance, Master, Sides, Terminal};
 use crate::jail::Jail;
 use crate::management::Management;
+use crate::outlet::Outlet;
 use crate::parameters::{self, Parameters};
 use crate::plant::{Plant, Source};
 use crate::remote::{Fixed, Remote};
@@ -23,9 +24,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most of a file of commands that is read, bytes.
 const COMMANDS_MAX: u64 = 64 << 20;
+/// How long a reader may take to take what `-I` did.
+const PROTOCOL_PATIENCE: Duration = Duration::from_secs(1);
 /// The exit code where a value on the command line is wrong, or something it asks for cannot be had.
 const FAILED: u8 = 2;
 
@@ -47,6 +51,7 @@ pub(crate) fn launch(arguments: &Arguments) -> ExitCode {
     } else {
         background::front().map_err(|error| failed(format!("Could not start in the background: {error}")))
     };
+    log::finish();
     result.unwrap_or_else(|failure| {
         let message = failure.message.trim_end();
         match message.starts_with('\n') {
@@ -175,11 +180,18 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         management.protect(name).map_err(failed)?;
     }
     load(&mut management, vcls)?;
+    // As varnishd does: a daemon keeps no other directory busy, and relative paths in VCL mean the same wherever it was
+    // started from.
+    std::env::set_current_dir(directory.path())
+        .map_err(|error| failed(format!("{}: {error}", directory.path().display())))?;
     if let Some(commands) = commands {
         let mut protocol = String::new();
         let outcome = control::script::run(&commands, &mut management, &mut protocol);
         if !in_back {
-            print!("{protocol}");
+            // Whole, if somebody reads; for one who does not, no start is held up.
+            let mut outlet = Outlet::new(std::io::stderr(), protocol.len());
+            outlet.write(protocol.as_bytes());
+            outlet.finish(PROTOCOL_PATIENCE);
         }
         outcome.map_err(failed)?;
     }
@@ -196,6 +208,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     drop(pid_file);
     // Who looks for a command line is to find none, not a closed port.
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
+    if arguments.secret.is_none() {
+        directory.forget_secret();
+    }
     log::info("ended", &[]);
     Ok(ExitCode::from(exit_bits))
 }

@@ -1,12 +1,14 @@
 //! The process log, for people: what changed, what went wrong. One line an event, with fields.
 //!
-//! In the foreground it goes to standard error, else to the system's log; a worker's goes to its manager. A line that
-//! cannot be written is lost.
+//! In the foreground it goes to standard error, else to the system's log; a worker's goes to its manager. What commands were
+//! given goes to the system's log alone, as with Varnish. A line that cannot be written is lost: nothing waits for a reader.
 
+use crate::outlet::Outlet;
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// How much an event matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,37 +53,65 @@ impl Level {
 const FACILITY: u8 = 3;
 const SYSTEM_LOG: &str = "/dev/log";
 
+/// Bytes of lines that wait for somebody to read standard error.
+const KEPT_MAX: usize = 1 << 20;
+/// How long the last lines may wait for that at the end of the program.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
 enum Sink {
     Nowhere,
-    Errors,
+    Errors(Outlet<std::io::Stderr>),
     Manager,
-    System(UnixDatagram),
+    System,
 }
 
-static SINK: Mutex<Sink> = Mutex::new(Sink::Nowhere);
+/// Where lines go.
+struct Sinks {
+    main: Sink,
+    /// The system's log, if there is one.
+    system: Option<UnixDatagram>,
+}
 
-fn set(sink: Sink) {
-    *SINK.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+static SINKS: Mutex<Sinks> = Mutex::new(Sinks { main: Sink::Nowhere, system: None });
+
+fn set(main: Sink, system: Option<UnixDatagram>) {
+    *SINKS.lock().unwrap_or_else(PoisonError::into_inner) = Sinks { main, system };
 }
 
 /// Writes to standard error from now on. Before, nothing is written.
 pub(crate) fn to_standard_error() {
-    set(Sink::Errors);
+    set(Sink::Errors(Outlet::new(std::io::stderr(), KEPT_MAX)), system());
 }
 
 /// Writes to the manager from now on, which reads our standard error.
 pub(crate) fn to_manager() {
-    set(Sink::Manager);
+    set(Sink::Manager, None);
 }
 
 /// Writes to the system's log from now on, if there is one.
 pub(crate) fn to_system() {
-    let socket = UnixDatagram::unbound().and_then(|socket| {
-        socket.connect(SYSTEM_LOG)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    });
-    set(socket.map_or(Sink::Nowhere, Sink::System));
+    set(Sink::System, system());
+}
+
+fn system() -> Option<UnixDatagram> {
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.connect(SYSTEM_LOG).ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some(socket)
+}
+
+/// Writes lines that waited for room, as far as there is room now. To be called from time to time.
+pub(crate) fn advance() {
+    if let Sink::Errors(outlet) = &mut SINKS.lock().unwrap_or_else(PoisonError::into_inner).main {
+        outlet.advance();
+    }
+}
+
+/// Writes lines that waited for room, and waits for it for a short time: the end of the program.
+pub(crate) fn finish() {
+    if let Sink::Errors(outlet) = &mut SINKS.lock().unwrap_or_else(PoisonError::into_inner).main {
+        outlet.finish(LAST_PATIENCE);
+    }
 }
 
 /// Someone must look.
@@ -99,6 +129,12 @@ pub(crate) fn info(event: &str, fields: &[(&str, &dyn Display)]) {
     write(Level::Info, event, fields);
 }
 
+/// A command that somebody gave. Not shown on a terminal, where many would hide what matters.
+pub(crate) fn command(fields: &[(&str, &dyn Display)]) {
+    let line = format_line("cli", fields);
+    SINKS.lock().unwrap_or_else(PoisonError::into_inner).to_system(Level::Info, &line);
+}
+
 /// What somebody else has to say.
 pub(crate) fn say(level: Level, text: &str) {
     write(level, text, &[]);
@@ -106,19 +142,25 @@ pub(crate) fn say(level: Level, text: &str) {
 
 fn write(level: Level, event: &str, fields: &[(&str, &dyn Display)]) {
     let line = format_line(event, fields);
-    match &*SINK.lock().unwrap_or_else(PoisonError::into_inner) {
+    let mut sinks = SINKS.lock().unwrap_or_else(PoisonError::into_inner);
+    match &mut sinks.main {
         Sink::Nowhere => {}
-        Sink::Errors => {
-            let _ = writeln!(std::io::stderr().lock(), "{}: {line}", level.name());
+        Sink::Errors(outlet) => {
+            outlet.write(format!("{}: {line}\n", level.name()).as_bytes());
         }
         Sink::Manager => {
             let line = line.replace('\n', " ");
             let _ = writeln!(std::io::stderr().lock(), "{}{line}", level.mark());
         }
-        Sink::System(socket) => {
-            let priority = FACILITY * 8 + level.severity();
-            let _ = socket.send(format!("<{priority}>copald[{}]: {line}", std::process::id()).as_bytes());
-        }
+        Sink::System => sinks.to_system(level, &line),
+    }
+}
+
+impl Sinks {
+    fn to_system(&self, level: Level, line: &str) {
+        let Some(socket) = &self.system else { return };
+        let priority = FACILITY * 8 + level.severity();
+        let _ = socket.send(format!("<{priority}>copald[{}]: {line}", std::process::id()).as_bytes());
     }
 }
 

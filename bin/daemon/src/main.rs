@@ -15,6 +15,7 @@ mod link;
 mod log;
 mod management;
 mod manual;
+mod outlet;
 mod panic;
 mod parameters;
 mod plant;

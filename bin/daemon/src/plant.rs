@@ -9,6 +9,7 @@ use crate::parameters::Parameters;
 use copal_base as base;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// A VCL as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,6 +282,13 @@ pub(crate) trait Plant {
     /// With `last`, the next transaction number is the one after it, and threads take `chunk` numbers at once from then on
     /// (1 if that is not given). Gives both as they are. For tests: threads that have numbers left use them up first.
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32);
+
+    /// `debug.srandom`: all threads draw their random numbers anew from `seed`. Only while running.
+    fn reseed(&mut self, seed: u32);
+
+    /// `debug.shutdown.delay`: lets the worker wait so long, once it has stopped serving, before it says so and ends. Only
+    /// while running.
+    fn delay_stop(&mut self, delay: Duration);
 
     /// Housekeeping, a few times a second.
     fn tick(&mut self);

@@ -71,8 +71,7 @@ impl WorkDirectory {
 
     fn open_at(path: &Path) -> Result<Self, Error> {
         if !path.is_dir() {
-            let made = DirBuilder::new().mode(0o755).recursive(true).create(path);
-            made.map_err(fail("create work directory", path))?;
+            make(path).map_err(fail("create work directory", path))?;
         }
         let lock = write_pid(&path.join(PID), "lock the work directory (another daemon uses it)")?;
         Ok(Self { path: path.to_owned(), _lock: lock })
@@ -81,6 +80,11 @@ impl WorkDirectory {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Removes the secret that we made: it is good for nothing once we have ended.
+    pub(crate) fn forget_secret(&self) {
+        let _ = std::fs::remove_file(self.path.join(SECRET));
     }
 
     /// The secret file that `-S` means: none for `none`, the file itself, or one of our own with fresh random bytes.
@@ -102,6 +106,16 @@ impl WorkDirectory {
             }
         }
     }
+}
+
+/// Makes a work directory. What is above it must be there, so that a slip of the pen makes no tree of directories; but the
+/// state directory itself is made, since nothing else may have done that on a machine without Varnish.
+fn make(path: &Path) -> io::Result<()> {
+    let state = Path::new(observe::vsm::STATE);
+    if path.parent() == Some(state) {
+        DirBuilder::new().mode(0o755).recursive(true).create(state)?;
+    }
+    DirBuilder::new().mode(0o755).create(path)
 }
 
 fn make_secret(path: &Path) -> Result<(), Error> {
@@ -219,6 +233,17 @@ mod tests {
         assert!(second.to_string().contains("another daemon"), "{second}");
         drop(first);
         WorkDirectory::open_at(&scratch.0).unwrap();
+    }
+
+    #[test]
+    fn no_directories_above_are_made() {
+        let scratch = Scratch::new("above");
+        let error = WorkDirectory::open_at(&scratch.0.join("below")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("Could not create work directory ") && error.contains("os error 2"),
+            "{error}"
+        );
+        assert!(!scratch.0.exists());
     }
 
     #[test]

@@ -68,6 +68,8 @@ fn serve() -> io::Result<()> {
     // For process listings only.
     let _ = rustix::thread::set_name(c"copald-worker");
     tie_to_manager()?;
+    // As with Varnish: only the manager's signals mean something, and this one there means nothing either.
+    net::process::ignore_hangup()?;
     Jail::settle_worker()?;
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Nothing that is started from here gets the pipe.
@@ -179,6 +181,10 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::Xid { last, chunk } => {
             let (last, chunk) = serving.xid(last, chunk);
             return Answer::Xid(last, chunk);
+        }
+        Ask::Reseed(seed) => serving.reseed(seed),
+        Ask::DelayStop(delay_s) => {
+            serving.delay_stop(Duration::try_from_secs_f64(delay_s).unwrap_or_default());
         }
         Ask::Panic => panic!("You asked for it: debug.panic.worker"),
         Ask::Note { command, status, reply } => serving.note(&command, status, &reply),

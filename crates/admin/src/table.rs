@@ -17,6 +17,8 @@ pub enum Verb {
     DebugListenAddress,
     DebugPanicMaster,
     DebugPanicWorker,
+    DebugShutdownDelay,
+    DebugSrandom,
     DebugVmod,
     DebugXid,
     Explain,
@@ -163,6 +165,22 @@ pub static COMMANDS: &[Command] = &[
         "debug.panic.worker",
         "Let the worker's process panic.",
         (0, Some(0)),
+    )
+    .serving(),
+    row(
+        Verb::DebugShutdownDelay,
+        "debug.shutdown.delay",
+        "debug.shutdown.delay <duration>",
+        "Let the worker wait before it ends.",
+        (1, Some(1)),
+    )
+    .serving(),
+    row(
+        Verb::DebugSrandom,
+        "debug.srandom",
+        "debug.srandom [<seed>]",
+        "Let random numbers begin anew from a seed.",
+        (0, Some(1)),
     )
     .serving(),
     row(

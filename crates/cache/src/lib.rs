@@ -33,7 +33,7 @@ mod trouble;
 pub use body::Body;
 pub use copal_store::State;
 pub use exchange::{BodyError, Exchange, Outcome, RequestBody};
-pub use local::Local;
+pub use local::{Local, Reseed};
 pub use reason::Reason;
 pub use request::pipe::Pipe;
 pub use session::Session;

@@ -15,6 +15,7 @@ use observe::{LogWriter, Stripe};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::Object;
 
 /// The largest body of a hot object, in bytes.
@@ -56,7 +57,29 @@ pub struct Local {
     vxids: RefCell<VxidPool>,
     hot: RefCell<Hot>,
     random: Cell<u64>,
+    /// The last [`Reseed`] that was followed.
+    reseeded: Cell<u64>,
     waiter: Cell<u64>,
+}
+
+/// Lets the random numbers of all threads begin anew from one seed, so that what is chosen by chance can be repeated: each
+/// thread then draws the same row of numbers.
+#[derive(Debug, Default)]
+pub struct Reseed(AtomicU64);
+
+impl Reseed {
+    /// From its next number on, every thread begins with `seed`.
+    pub fn set(&self, seed: u32) {
+        // The upper half counts, so that the same seed again is seen as well; it is never zero.
+        let next = |asked: u64| Some((asked >> 32).wrapping_add(1).max(1) << 32 | u64::from(seed));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// Where the generator begins: near seeds are to be far apart, and none may be zero.
+    fn start(asked: u64) -> u64 {
+        let seed = asked & u64::from(u32::MAX);
+        (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
+    }
 }
 
 impl Local {
@@ -83,6 +106,7 @@ impl Local {
             vxids: RefCell::new(shared.vxids.pool()),
             hot: RefCell::default(),
             random: Cell::new(seed | 1),
+            reseeded: Cell::new(0),
             // The seed tells the threads' waiters apart.
             waiter: Cell::new(seed << 32),
         }
@@ -138,6 +162,11 @@ impl Local {
 
     /// A number to choose by; not for secrets. Source: Marsaglia, "Xorshift RNGs" (2003).
     pub fn random(&self) -> u64 {
+        let asked = self.shared.reseed.0.load(Ordering::Relaxed);
+        if asked != self.reseeded.get() {
+            self.reseeded.set(asked);
+            self.random.set(Reseed::start(asked));
+        }
         let mut x = self.random.get();
         x ^= x << 13;
         x ^= x >> 7;

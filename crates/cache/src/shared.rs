@@ -2,6 +2,7 @@
 
 use crate::ban::Bans;
 use crate::index::Index;
+use crate::local::Reseed;
 use crate::outages::Outages;
 use crate::settings::Settings;
 use crate::sparse::Ranges;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub outages: Outages,
     /// Transaction numbers.
     pub vxids: Arc<VxidSource>,
+    /// Begins random numbers anew.
+    pub reseed: Reseed,
     /// Which backends serve ranges.
     pub ranges: Ranges,
     /// Makes backends while requests run. Set once, before the first VCL; tests may do without.

@@ -14,6 +14,7 @@ pub mod deadline;
 pub mod endpoint;
 pub mod listen;
 pub mod pipe;
+pub mod process;
 pub mod stream;
 mod sys;
 pub mod tcp;

@@ -55,6 +55,15 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     time
 }
 
+/// Has the kernel throw SIGHUP away.
+pub(crate) fn ignore_hangup() -> io::Result<()> {
+    // SAFETY: ignoring a signal installs no handler, so nothing of ours runs when it comes.
+    match unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// The CPUs this process may run on, in order. Empty if the kernel does not say.
 pub(crate) fn affinity() -> Vec<usize> {
     // SAFETY: an all-zero cpu_set_t is an empty set.

@@ -99,6 +99,7 @@ pub(crate) async fn run<P: Plant + 'static>(
 fn housekeeping<P: Plant>(control: &Control<P>, shm: Option<&observe::Manager>) {
     let mut management = control.management.borrow_mut();
     management.tick();
+    log::advance();
     if let Some(shm) = shm {
         shm.merge(management.now());
     }

@@ -49,7 +49,8 @@ pub(super) async fn serve<P: Plant>(control: &Control<P>, mut stream: TcpStream,
         return;
     };
     match converse(control, &mut stream).await {
-        Ok(()) => {}
+        Ok(true) => {}
+        Ok(false) => log::warning("cli session ended without authentication", &[("peer", &peer)]),
         Err(error) => log::warning("cli session", &[("peer", &peer), ("error", &error)]),
     }
 }
@@ -78,7 +79,8 @@ pub(super) fn feed<P: Plant>(control: &Control<P>, session: &mut Session, bytes:
     session.feed(bytes, commands, out);
 }
 
-async fn converse<P: Plant>(control: &Control<P>, stream: &mut TcpStream) -> io::Result<()> {
+/// Says false where it was us who ended it, and the peer had not shown that it knows the secret.
+async fn converse<P: Plant>(control: &Control<P>, stream: &mut TcpStream) -> io::Result<bool> {
     let mut out = Vec::new();
     let mut session = begin(control, control.secret.as_deref(), &mut out)?;
     let mut buffer = vec![0; CHUNK];
@@ -87,7 +89,8 @@ async fn converse<P: Plant>(control: &Control<P>, stream: &mut TcpStream) -> io:
         tokio::time::timeout(PATIENCE, stream.write_all(&out)).await.map_err(too_slow)??;
         out.clear();
         if session.closed() {
-            return stream.shutdown().await;
+            stream.shutdown().await?;
+            return Ok(session.trusted());
         }
         // A command may come in two pieces, of which the peer's kernel keeps the second until the first is acknowledged.
         let _ = rustix::net::sockopt::set_tcp_quickack(&*stream, true);
@@ -97,7 +100,7 @@ async fn converse<P: Plant>(control: &Control<P>, stream: &mut TcpStream) -> io:
             false => tokio::time::timeout(PATIENCE, read).await.map_err(too_slow)??,
         };
         if count == 0 {
-            return Ok(());
+            return Ok(true);
         }
         feed(control, &mut session, &buffer[..count], &mut out);
     }

@@ -2,12 +2,21 @@
 
 use super::{Control, session};
 use crate::log;
+use crate::outlet::Outlet;
 use crate::plant::Plant;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
+use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 
 /// Pieces of input that wait to be looked at.
 const PIECES_MAX: usize = 4;
+
+/// Bytes of replies that may wait for somebody to read them; with more, no further command is taken until then.
+const UNREAD_MAX: usize = 1 << 20;
+/// How often it is looked whether they are being read. Standard output may be a file, which cannot be waited for.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the last replies may wait for that.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whoever is at the terminal. Trusted, since the terminal started us.
 pub(crate) struct Terminal {
@@ -47,14 +56,33 @@ pub(super) async fn serve<P: Plant>(control: &Control<P>, mut terminal: Terminal
         Ok(session) => session,
         Err(error) => return log::error("terminal session", &[("error", &error)]),
     };
+    let mut outlet = Outlet::new(io::stdout(), usize::MAX);
     loop {
-        // Nobody may be reading; what counts is the input.
-        let _ = io::stdout().write_all(&out).and_then(|()| io::stdout().flush());
+        outlet.write(&out);
         out.clear();
         if session.closed() {
-            return;
+            break;
         }
-        let Some(bytes) = terminal.input.recv().await else { return };
-        session::feed(control, &mut session, &bytes, &mut out);
+        match next(&mut terminal.input, &mut outlet).await {
+            Some(bytes) => session::feed(control, &mut session, &bytes, &mut out),
+            None => break,
+        }
+    }
+    outlet.finish(LAST_PATIENCE);
+}
+
+/// The next piece of input; none at its end. Replies go out meanwhile, and hold up nobody but this session.
+async fn next(input: &mut Receiver<Vec<u8>>, outlet: &mut Outlet<io::Stdout>) -> Option<Vec<u8>> {
+    loop {
+        outlet.advance();
+        match outlet.waiting() {
+            0 => return input.recv().await,
+            // With too much unread, no input is taken, but its end still is ours.
+            waiting if waiting >= UNREAD_MAX && !input.is_closed() => tokio::time::sleep(LOOK).await,
+            _ => match tokio::time::timeout(LOOK, input.recv()).await {
+                Ok(bytes) => return bytes,
+                Err(_) => {}
+            },
+        }
     }
 }

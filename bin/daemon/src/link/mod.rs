@@ -104,6 +104,9 @@ pub(crate) enum Ask {
         last: Option<u32>,
         chunk: Option<u32>,
     },
+    Reseed(u32),
+    /// Seconds.
+    DelayStop(f64),
     /// `debug.panic.worker`; there is no answer.
     Panic,
     Note {

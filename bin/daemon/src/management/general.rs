@@ -5,7 +5,9 @@ use crate::args;
 use crate::plant::{Load, Plant, Storage};
 use admin::{Reply, json};
 use copal_admin as admin;
+use copal_base as base;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// What greets a session. The first line is the name of the protocol, which clients look for.
 pub(super) fn banner(jail: &str, storages: &[Storage], running: bool) -> String {
@@ -150,6 +152,30 @@ impl<P: Plant> Management<P> {
         Reply::ok(format!("XID is {last} chunk {chunk}"))
     }
 
+    /// `debug.srandom`: without an argument the seed is 0.
+    pub(super) fn srandom(&mut self, seed: &str) -> Reply {
+        match if seed.is_empty() { Ok(0) } else { seed.parse() } {
+            Ok(seed) => {
+                self.plant.reseed(seed);
+                Reply::done()
+            }
+            Err(_) => Reply::wrong(format!("Not a number: {seed}")),
+        }
+    }
+
+    /// `debug.shutdown.delay`: seconds, or a duration with its unit. A worker that takes longer than `drain_limit` and
+    /// `cli_timeout` together is killed, whatever is asked for here.
+    pub(super) fn shutdown_delay(&mut self, delay: &str) -> Reply {
+        let seconds = base::units::parse_duration(delay).or_else(|_| delay.parse::<f64>());
+        match seconds.ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            Some(delay) => {
+                self.plant.delay_stop(delay);
+                Reply::done()
+            }
+            None => Reply::wrong(format!("Not a duration: {delay}")),
+        }
+    }
+
     pub(super) fn storage_list(&self, json: bool) -> Reply {
         let storages = self.plant.storages();
         if json {
@@ -199,6 +225,14 @@ mod tests {
             200,
             "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n",
         );
+        check(&mut manager, "debug.srandom", 200, "");
+        check(&mut manager, "debug.srandom 9", 200, "");
+        check(&mut manager, "debug.srandom x", 106, "Not a number: x");
+        check(&mut manager, "debug.shutdown.delay 2.5", 200, "");
+        check(&mut manager, "debug.shutdown.delay 1m", 200, "");
+        check(&mut manager, "debug.shutdown.delay -1", 106, "Not a duration: -1");
+        let told = manager.plant().log.borrow().clone();
+        assert_eq!(told[told.len() - 4..], ["seed 0", "seed 9", "delay 2.5s", "delay 60s"]);
         check(&mut manager, "panic.show", 300, "Child has not panicked or panic has been cleared");
         check(&mut manager, "stop", 200, "");
         check(

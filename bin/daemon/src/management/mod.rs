@@ -160,7 +160,7 @@ impl<P: Plant> Management<P> {
     fn dispatch(&mut self, command: &'static Command, arguments: &[String], json: bool) -> Reply {
         if self.parameters.syslog_cli_traffic {
             let words: Vec<String> = arguments.iter().map(|word| shortened(word)).collect();
-            crate::log::info("cli", &[("command", &command.name), ("arguments", &words.join(" "))]);
+            crate::log::command(&[("command", &command.name), ("arguments", &words.join(" "))]);
         }
         let argument = |index: usize| arguments.get(index).map(String::as_str);
         let first = argument(0).unwrap_or_default();
@@ -175,6 +175,8 @@ impl<P: Plant> Management<P> {
             Verb::Stop => self.stop_command(),
             Verb::PanicShow => self.panic_show(json),
             Verb::PanicClear => self.panic_clear(arguments),
+            Verb::DebugShutdownDelay => self.shutdown_delay(first),
+            Verb::DebugSrandom => self.srandom(first),
             Verb::DebugXid => self.xid(first, argument(1).unwrap_or_default()),
             Verb::DebugPanicMaster => panic!("You asked for it: debug.panic.master"),
             Verb::DebugPanicWorker => {

@@ -11,6 +11,7 @@ use copal_admin as admin;
 use copal_base as base;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Default)]
 pub(crate) struct Paper {
@@ -185,6 +186,14 @@ impl Plant for Paper {
 
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
         (last.unwrap_or(7), chunk.unwrap_or(1))
+    }
+
+    fn reseed(&mut self, seed: u32) {
+        self.note(format!("seed {seed}"));
+    }
+
+    fn delay_stop(&mut self, delay: Duration) {
+        self.note(format!("delay {delay:?}"));
     }
 
     fn tick(&mut self) {}

@@ -466,6 +466,14 @@ impl Plant for Remote {
         }
     }
 
+    fn reseed(&mut self, seed: u32) {
+        self.ask(&Ask::Reseed(seed));
+    }
+
+    fn delay_stop(&mut self, delay: Duration) {
+        self.ask(&Ask::DelayStop(delay.as_secs_f64()));
+    }
+
     fn tick(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         self.keep(child.report());

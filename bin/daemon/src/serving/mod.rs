@@ -30,6 +30,7 @@ use net::Endpoint;
 use running::Running;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What serving needs besides parameters; fixed for the life of the process.
 #[derive(Debug)]
@@ -50,12 +51,14 @@ pub(crate) struct Serving {
     clock: Arc<dyn Clock>,
     doors: Vec<net::listen::Listening>,
     running: Option<Running>,
+    /// How long the end of serving is to take longer than it does: `debug.shutdown.delay`.
+    stop_delay: Duration,
 }
 
 impl Serving {
     /// Serves on `doors`; nothing is accepted before [`Plant::start`].
     pub(crate) fn new(fixed: Fixed, doors: Vec<net::listen::Listening>, clock: Arc<dyn Clock>) -> Self {
-        Self { fixed: Arc::new(fixed), clock, doors, running: None }
+        Self { fixed: Arc::new(fixed), clock, doors, running: None, stop_delay: Duration::ZERO }
     }
 
     /// Writes to the request log that the manager asked whether we live.
@@ -132,6 +135,7 @@ impl Plant for Serving {
     fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop();
+            std::thread::sleep(std::mem::take(&mut self.stop_delay));
         }
     }
 
@@ -222,6 +226,16 @@ impl Plant for Serving {
 
     fn xid(&mut self, last: Option<u32>, chunk: Option<u32>) -> (u32, u32) {
         self.running.as_ref().map_or((0, 0), |running| running.xid(last, chunk))
+    }
+
+    fn reseed(&mut self, seed: u32) {
+        if let Some(running) = &self.running {
+            running.reseed(seed);
+        }
+    }
+
+    fn delay_stop(&mut self, delay: Duration) {
+        self.stop_delay = delay;
     }
 
     fn tick(&mut self) {

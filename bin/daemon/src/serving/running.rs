@@ -90,6 +90,7 @@ impl Running {
             bans,
             outages: cache::outages::Outages::default(),
             vxids: Arc::new(VxidSource::default()),
+            reseed: cache::Reseed::default(),
             ranges: cache::Ranges::default(),
             maker: OnceLock::new(),
         });
@@ -423,6 +424,11 @@ impl Running {
             vxids.reset(last.saturating_add(1), chunk.unwrap_or(1));
         }
         (vxids.next().saturating_sub(1), vxids.chunk())
+    }
+
+    /// Lets all threads draw random numbers anew from `seed`.
+    pub(super) fn reseed(&self, seed: u32) {
+        self.parts.shared.reseed.set(seed);
     }
 
     /// All bans, newest first.

@@ -358,6 +358,7 @@ fn shared(state: &State) -> Arc<Shared> {
         pipes: AtomicU64::new(0),
         bans,
         vxids: Arc::new(VxidSource::default()),
+        reseed: cache::Reseed::default(),
         ranges: cache::Ranges::default(),
         outages: Default::default(),
         maker: OnceLock::new(),
