@@ -323,9 +323,9 @@ parameters! {
         "How long it is remembered that a response could not be cached, so that requests do not wait for each other.";
     waiting_list_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [],
         "How long a request waits for another's fetch of the same object before it fetches by itself. Copal's own.";
-    xkey_fields: String = "xkey".to_owned(), Text, "", [MustRestart],
+    xkey_fields: String = "xkey X-HashTwo".to_owned(), Text, "", [MustRestart],
         "The response fields, with blanks between, that name the surrogate keys of an object for the VMOD xkey: for \
-         instance \"xkey Surrogate-Key\". Copal's own.";
+         instance \"xkey X-HashTwo Surrogate-Key\". Copal's own.";
     xkey_max: u64 = 16 << 20, Count(0, None), "links", [],
         "How many links there may be from surrogate keys to objects. An object whose keys go beyond is not stored. \
          Copal's own.";

@@ -21,8 +21,8 @@ use wire::Fields;
 use copal_store as store;
 use copal_wire as wire;
 
-/// The field that names keys unless told otherwise.
-pub const FIELD: &str = "xkey";
+/// The fields that name keys unless told otherwise: the second is what the module's forerunner, hashtwo, took.
+pub const FIELDS: &str = "xkey X-HashTwo";
 
 /// How many links there may be unless [`Tags::set_max`] says otherwise.
 pub const MAX_DEFAULT: u64 = 16 << 20;
@@ -113,7 +113,7 @@ impl Hasher for TagHasher {
 
 impl Default for Tags {
     fn default() -> Self {
-        Self::new(FIELD)
+        Self::new(FIELDS)
     }
 }
 
