@@ -260,6 +260,10 @@ impl Evictions for Index {
 
 impl Shard {
     fn pick(&self, wanted: &mut dyn FnMut(&Object) -> bool) -> (Vec<Arc<Object>>, usize) {
+        // The walks over a small index meet little else.
+        if self.single.is_empty() && self.heads.is_empty() {
+            return (Vec::new(), 0);
+        }
         let single = self.single.iter().map(|entry| &entry.0);
         let variants = self.heads.values().flat_map(|head| head.variants.iter());
         let mut count = 0;
