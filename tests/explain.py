@@ -249,7 +249,7 @@ def without_a_trace():
 
     def settled():
         first = counted()
-        return first if [first[f"MAIN.{name}"] for name in ("client_req", "n_object", "sess_closed")] == [2, 1, 2] else None
+        return first if [first[f"MAIN.{name}"] for name in ("client_req", "n_object", "sc_rem_close")] == [2, 1, 2] else None
 
     first, xid = eventually(settled, "the counters stand still"), cache.ok("debug.xid")
     before_it = explained(cache, "/a")["objects"]

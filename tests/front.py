@@ -459,6 +459,25 @@ def graceful_stop():
     expect(cache.wait(20), 0, "exit code")
 
 
+@case("ends of connections are counted as Varnish does: those between requests by their reason alone")
+def ends():
+    cache = before(Origin(), params={"timeout_idle": "0.2"})
+    fetch(cache.port, "/")
+    fetch(cache.port, "/", headers={"Connection": "close"})
+    with Client(cache.port) as client:
+        client.send("GET / HTTP/1.0\r\n\r\n")
+        expect(client.response().status, 200)
+    with Client(cache.port) as client:
+        client.fetch("/")
+        check(client.is_closed(), "timeout_idle")
+    with Client(cache.port) as client:
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n")
+        check(client.is_closed(), "no request")
+    for name, wanted in (("sc_rem_close", 1), ("sc_req_close", 1), ("sc_req_http10", 1), ("sc_rx_close_idle", 1), ("sc_rx_junk", 1),
+                         ("sess_closed", 3), ("sess_closed_err", 2)):
+        cache.counted(name, wanted)
+
+
 @case("-V prints a version and exits with 0; an unknown option is refused")
 def version():
     code, text = run(["-V"])

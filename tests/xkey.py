@@ -61,6 +61,13 @@ def fields():
     expect(texts(cache), ["0", "0", "1", "0"])
 
 
+@case("X-HashTwo names keys, too")
+def second_field():
+    cache = stage("X-HashTwo")
+    expect(fetch(cache.port, "/", "PURGE", headers={"keys": "stocks"}).reason, "1")
+    expect(texts(cache), ["0", "0", "1", "0"])
+
+
 @case("xkey_max: what finds no room for its keys is not stored")
 def bound():
     origin = Origin(lambda x: x.reply(str(x.number), headers={"Cache-Control": "max-age=60", "xkey": "a b"}))

@@ -79,14 +79,17 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
         }
     };
     count_close(&front.local.counters, reason);
-    front.local.counters.sess_closed.inc();
-    if !matches!(reason, "REM_CLOSE" | "REQ_CLOSE" | "RESP_CLOSE") {
-        front.local.counters.sess_closed_err.inc();
-    }
 }
 
-/// Counts why the connection ended.
+/// Counts why the connection ended. As in Varnish, one that ended between two requests has its reason alone, and what is no
+/// fault of anybody's is no error. Source: `tbl/sess_close.h` of Varnish 7.1.
 fn count_close(counters: &observe::Counters, reason: &str) {
+    if !matches!(reason, "REM_CLOSE" | "RX_CLOSE_IDLE" | "RX_TIMEOUT") {
+        counters.sess_closed.inc();
+    }
+    if !matches!(reason, "REM_CLOSE" | "REQ_CLOSE" | "RX_CLOSE_IDLE" | "TX_PIPE" | "TX_EOF" | "RESP_CLOSE") {
+        counters.sess_closed_err.inc();
+    }
     match reason {
         "REM_CLOSE" => counters.sc_rem_close.inc(),
         "REQ_CLOSE" => counters.sc_req_close.inc(),
@@ -98,6 +101,8 @@ fn count_close(counters: &observe::Counters, reason: &str) {
         "TX_PIPE" => counters.sc_tx_pipe.inc(),
         "TX_ERROR" => counters.sc_tx_error.inc(),
         "RESP_CLOSE" => counters.sc_resp_close.inc(),
+        "REQ_HTTP10" => counters.sc_req_http10.inc(),
+        "VCL_FAILURE" => counters.sc_vcl_failure.inc(),
         _ => {}
     }
 }

@@ -144,6 +144,7 @@ fn spawn(
             }
         };
         stripe.threads.inc();
+        stripe.threads_created.inc();
         let pools = origin::Pools::among(&parts.origin, &parts.shelves);
         let seed = seed(index);
         let local = Rc::new(cache::Local::new(&parts.shared, stripe, parts.log.clone(), pools, seed));

@@ -6,8 +6,8 @@
 //! | `obj.status`, `obj.http.<name>` | the object; the status as text | `== != ~ !~` |
 //! | `obj.ttl`, `obj.age`, `obj.grace`, `obj.keep` | the object, in seconds | `== != > >= < <=` with a duration |
 //!
-//! A header that is not there equals nothing and matches nothing, so `!=` and `!~` hold for it. `obj.ttl` and `obj.age` are
-//! what they were when the ban was made. Field names, operators and the words of errors are Varnish's.
+//! A header that is not there equals nothing, so `!=` holds for it; neither `~` nor `!~` does, as in Varnish 7.1. `obj.ttl` and
+//! `obj.age` are what they were when the ban was made. Field names, operators and the words of errors are Varnish's.
 
 use base::{Seconds, Time};
 use copal_base as base;
@@ -247,7 +247,10 @@ fn text_condition(operator: &[u8], argument: &[u8]) -> Result<Condition, String>
     let equals = || TextTest::Equals(argument.to_vec());
     let matches = || {
         let pattern = str::from_utf8(argument).map_err(|_| "Regex compile error: not in UTF-8")?;
-        Regex::new(pattern).map(TextTest::Matches).map_err(|error| format!("Regex compile error: {error}"))
+        let regex = Regex::new(pattern).map(TextTest::Matches);
+        // As in Varnish, where it was wrong is only said of patterns in VCL.
+        let words = |error: &str| error.split(" (at offset").next().unwrap_or_default().to_owned();
+        regex.map_err(|error| format!("Regex compile error: {}", words(&error)))
     };
     Ok(match operator {
         b"==" => Condition::Text(equals(), true),
@@ -318,11 +321,12 @@ impl Test {
 impl Condition {
     fn holds_for_text(&self, text: Option<&[u8]>) -> bool {
         let Self::Text(test, wanted) = self else { return false };
-        let answer = text.is_some_and(|text| match test {
-            TextTest::Equals(argument) => text == argument,
+        let answer = match (test, text) {
+            (TextTest::Equals(argument), text) => text == Some(argument),
             // A match that goes over its limits is none, as in Varnish.
-            TextTest::Matches(regex) => regex.is_match(text).unwrap_or(false),
-        });
+            (TextTest::Matches(regex), Some(text)) => regex.is_match(text).unwrap_or(false),
+            (TextTest::Matches(_), None) => return false,
+        };
         answer == *wanted
     }
 
