@@ -79,10 +79,11 @@ async fn next(input: &mut Receiver<Vec<u8>>, outlet: &mut Outlet<io::Stdout>) ->
             0 => return input.recv().await,
             // With too much unread, no input is taken, but its end still is ours.
             waiting if waiting >= UNREAD_MAX && !input.is_closed() => tokio::time::sleep(LOOK).await,
-            _ => match tokio::time::timeout(LOOK, input.recv()).await {
-                Ok(bytes) => return bytes,
-                Err(_) => {}
-            },
+            _ => {
+                if let Ok(bytes) = tokio::time::timeout(LOOK, input.recv()).await {
+                    return bytes;
+                }
+            }
         }
     }
 }
