@@ -27,6 +27,10 @@ def adm(cache, *words, tool=("varnishadm",), fails=False):
     return done.stdout
 
 
+def run_quietly(command):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=40).returncode
+
+
 @case("varnishadm: ping, status, help, banner")
 def greetings():
     cache = before(Origin())
@@ -189,6 +193,11 @@ def own_tool():
     expect(adm(cache, "status", tool=tool).strip(), "Child in state running")
     adm(cache, "param.set", "default_ttl", "5", tool=tool)
     adm(cache, "nonsense", tool=tool, fails=True)
+    # Nobody listens on port 1.
+    for words in (["-T", "127.0.0.1:1", "-S", cache.secret, "ping"], ["-T", f"127.0.0.1:{cache.cli_port}", "-t", "x", "ping"],
+                  ["-T", f"127.0.0.1:{cache.cli_port}", "-S", "/no/such/secret", "ping"], ["-Z"]):
+        codes = [run_quietly([*program, *words]) for program in (("varnishadm",), tool)]
+        expect(codes[1], codes[0], f"exit codes with {words}")
 
 
 @case("wrong command lines are refused with a message and a non-zero exit")

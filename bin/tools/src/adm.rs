@@ -29,9 +29,18 @@ pub(crate) const OPTIONS: &[Opt] = &[
 /// A here-document has at most this many bytes.
 const DOCUMENT_MAX: usize = 64 << 20;
 
+/// The exit code where no command was given, because there is no daemon or it does not take us; `varnishadm`'s.
+const UNREACHED: u8 = 2;
+
 /// Runs the tool.
 pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
-    let mut client = open(given)?;
+    let mut client = match open(given) {
+        Err(Failure::Text(text)) => {
+            eprintln!("{text}");
+            return Ok(ExitCode::from(UNREACHED));
+        }
+        opened => opened?,
+    };
     let mut outlet = Outlet::standard();
     let framed = given.has('p');
     if !given.operands.is_empty() {
