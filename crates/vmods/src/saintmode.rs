@@ -60,9 +60,7 @@ static SAINTS: Mutex<Vec<Weak<Saint>>> = Mutex::new(Vec::new());
 impl Saint {
     /// How many objects are listed now.
     fn listed(&self, now: Time) -> usize {
-        let mut listed = self.listed.lock();
-        listed.retain(|_, until| *until > now);
-        listed.len()
+        self.listed.lock().values().filter(|until| **until > now).count()
     }
 
     fn serves(&self, ask: &Ask<'_>) -> bool {
