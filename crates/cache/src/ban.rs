@@ -309,6 +309,12 @@ impl Bans {
         self.list.read().len()
     }
 
+    /// How many of them are not completed.
+    pub(crate) fn outstanding(&self) -> u64 {
+        let list = self.list.read();
+        (list.len() as u64).saturating_sub(list.completed)
+    }
+
     /// The counters.
     pub fn counts(&self) -> Counts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -17,12 +17,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// How often the sweeper looks at the next objects.
+/// How long the sweeper rests between two steps of a round.
 const SWEEP: Duration = Duration::from_millis(20);
 
-/// How many sweeps between two counts for the readers of counters.
-const COUNT_EVERY: u32 = 10;
+/// How often a round begins at most, and how often is counted for the readers of counters.
+const COUNT: Duration = Duration::from_millis(200);
 
 /// What a worker thread is made of. Cheap to clone.
 #[derive(Clone)]
@@ -160,34 +161,45 @@ fn seed(index: usize) -> u64 {
     RandomState::new().hash_one(index) | 1
 }
 
-/// The longest rest of the lurker between two looks at its parameters and at the end.
-const LURKER_REST: f64 = 0.05;
+/// The longest rest of the lurker between two looks at its parameters.
+const LURKER_REST: f64 = 0.2;
 
-/// Tests objects against bans in the background, until `stop`.
-async fn lurk(parts: &Parts, stop: &Stop) {
+/// Tests objects against bans in the background, for ever.
+async fn lurk(parts: &Parts) {
     let mut lurker = cache::ban::Lurker::default();
     let mut killed = |object: &store::Object, how: &'static str| {
         let text = format!("{} {how}", object.vxid());
         parts.log.record(Tag::ExpBan, 0, Kind::Raw, text.as_bytes());
     };
     let mut rest_until = 0.0;
-    while !stop.requested() {
+    loop {
         let now = parts.shared.now();
         if now >= rest_until {
             let pace = parts.shared.settings.get().ban_lurker;
             rest_until = now + lurker.step(&parts.shared, now, &pace, &mut killed);
         }
         let rest = (rest_until - parts.shared.now()).clamp(0.0, LURKER_REST);
-        tokio::time::sleep(std::time::Duration::from_secs_f64(rest)).await;
+        tokio::time::sleep(Duration::from_secs_f64(rest)).await;
     }
 }
 
 /// Expires objects, tests bans in the background and counts what the threads do not, until `stop`.
 pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: Stop) {
-    tokio::join!(lurk(&parts, &stop), sweep(&parts, &shm, &stop));
+    let mut gauges = Gauges::new(&parts);
+    let mut count = || {
+        gauges.update(&parts);
+        shm.merge(parts.shared.now());
+    };
+    tokio::select! {
+        () = lurk(&parts) => {}
+        () = sweep(&parts, &mut count) => {}
+        () = stop.wait() => {}
+    }
+    count();
 }
 
-async fn sweep(parts: &Parts, shm: &observe::Worker, stop: &Stop) {
+/// Expires objects, round after round, and has all counted meanwhile, for ever.
+async fn sweep(parts: &Parts, count: &mut impl FnMut()) {
     let control = parts.counters.control();
     let mut expired = |object: &store::Object| {
         control.n_expired.add_shared(1);
@@ -197,22 +209,16 @@ async fn sweep(parts: &Parts, shm: &observe::Worker, stop: &Stop) {
         }
     };
     let mut sweeper = Sweeper::default();
-    let mut gauges = Gauges::new(parts);
-    let mut tick = tokio::time::interval(SWEEP);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut turn = 0u32;
-    while !stop.requested() {
-        tick.tick().await;
-        let now = parts.shared.now();
-        sweeper.step(&parts.shared, now, &mut expired);
-        turn = turn.wrapping_add(1);
-        if turn.is_multiple_of(COUNT_EVERY) {
-            gauges.update(parts);
-            shm.merge(now);
+    let mut next_count = Instant::now();
+    loop {
+        let around = sweeper.step(&parts.shared, parts.shared.now(), &mut expired);
+        if Instant::now() >= next_count {
+            count();
+            next_count = Instant::now() + COUNT;
         }
+        let next_step = if around { next_count } else { Instant::now() + SWEEP };
+        tokio::time::sleep_until(next_step).await;
     }
-    gauges.update(parts);
-    shm.merge(parts.shared.now());
 }
 
 /// Counters that are read off the stores and the index.

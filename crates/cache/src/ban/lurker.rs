@@ -23,6 +23,9 @@ use std::sync::Arc;
 const IDLE: Seconds = 0.02;
 const IDLE_PER_BAN: Seconds = 2e-6;
 
+/// How long it rests when no ban is left but the newest, which stands there for new objects.
+const QUIET: Seconds = 0.2;
+
 /// How many objects it may pass by in one step, for each that it may test.
 const LOOK: usize = 20;
 
@@ -145,7 +148,10 @@ impl Lurker {
         }
         let Some(mut pass) = self.pass.take() else {
             shared.bans.drop_tail();
-            return IDLE + shared.bans.count() as Seconds * IDLE_PER_BAN;
+            return match shared.bans.outstanding() {
+                0 => QUIET,
+                _ => IDLE + shared.bans.count() as Seconds * IDLE_PER_BAN,
+            };
         };
         let rest = pass.run(shared, pace, killed);
         match rest {

@@ -226,7 +226,7 @@ impl World {
 
     fn keep_house(&self) {
         let now = self.state.now();
-        self.sweeper.borrow_mut().step(&self.shared, now, &mut |_| {});
+        let _ = self.sweeper.borrow_mut().step(&self.shared, now, &mut |_| {});
         let pace = Pace { age: 0.0, ..Pace::default() };
         self.lurker.borrow_mut().step(&self.shared, now, &pace, &mut |_, _| {});
         self.local.tick();
