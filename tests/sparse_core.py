@@ -272,13 +272,27 @@ def changed():
     check(answer.body == files.body, "the new one")
 
 
-@case("a change in the middle of a body cuts it", copal_only="has the whole")
-def changed_midway():
+@case("a change that is seen before the head goes out: the client gets the new version whole", copal_only="has the whole")
+def changed_behind_what_is_there():
     files = Files()
     cache = cache_of(files)
     teach(cache, files)
     part(cache, files, 0, SEGMENT - 1)
     part(cache, files, 30 * SEGMENT, 40 * SEGMENT - 1)
+    files.change('"v2"')
+    part(cache, files, 100, 3 * SEGMENT)
+    files.change('"v3"')
+    answer = fetch(cache.port, "/f")
+    check(answer.complete and answer.body == files.body, "the new one, and nothing cut")
+
+
+@case("a change in the middle of a body cuts it", copal_only="has the whole")
+def changed_midway():
+    files = Files()
+    # So small a store that nothing is looked for more than four segments ahead.
+    cache = cache_of(files, store=("malloc,4m",))
+    teach(cache, files)
+    part(cache, files, 0, 10 * SEGMENT - 1)
     old = files.body
     files.change('"v2"')
     answer = fetch(cache.port, "/f")
@@ -642,19 +656,56 @@ def stale_in_pieces():
     check(answer.status in (502, 503, 504) and "connection_refused" in (answer["Proxy-Status"] or ""), f"{answer} {answer['Proxy-Status']}")
 
 
-@case("an origin that is down gives 503 before, and a cut after the first byte", copal_only="has the whole")
+@case("an origin that is down gives 503 before, and a cut after the first byte; a part that is there needs none", copal_only="has the whole")
 def origin_down():
+    files = Files()
+    # So small a store that nothing is looked for more than four segments ahead.
+    cache = cache_of(files, store=("malloc,4m",))
+    teach(cache, files)
+    part(cache, files, 0, 10 * SEGMENT - 1)
+    asked = len(files.asked)
+    files.origin.stop()
+    for first, last in ((15 * SEGMENT, SIZE - 1), (7 * SEGMENT, SIZE - 1), (10 * SEGMENT - 1, 10 * SEGMENT)):
+        answer = fetch(cache.port, "/f", headers={"Range": f"bytes={first}-{last}"})
+        expect(answer.status, 503, f"status of {first}-{last}")
+        # Once it is known to be down it is not asked each time.
+        check(any(error in (answer["Proxy-Status"] or "") for error in ("connection_refused", "destination_unavailable")),
+              f"Proxy-Status: {answer['Proxy-Status']}")
+    answer = fetch(cache.port, "/f")
+    check(not answer.complete and len(answer.body) == 10 * SEGMENT, f"what is there, and a cut: {answer}")
+    part(cache, files, 0, 10 * SEGMENT - 1)
+    part(cache, files, 3 * SEGMENT + 7, 9 * SEGMENT + 7)
+    expect(len(files.asked), asked, "requests that came to the origin")
+
+
+@case("a segment that is missing comes from another backend where the first one is gone", copal_only="has the whole")
+def another_backend():
+    files = Files()
+    other = Files()
+    vcl = f"""import directors;
+        backend other {{ .host = "127.0.0.1"; .port = "{other.origin.port}"; }}
+        sub vcl_init {{ new both = directors.fallback(); both.add_backend(default); both.add_backend(other); }}
+        sub vcl_recv {{ set req.backend_hint = both.backend(); }}"""
+    cache = cache_of(files, vcl)
+    teach(cache, files)
+    part(cache, files, 0, SEGMENT - 1)
+    files.origin.stop()
+    answer = fetch(cache.port, "/f")
+    check(answer.complete and answer.body == files.body, "the rest from the other one")
+    expect(other.statuses, [206])
+
+
+@case("many at once of what is there in part, and the origin is gone: each is told", copal_only="has the whole")
+def down_for_many():
     files = Files()
     cache = cache_of(files)
     teach(cache, files)
     part(cache, files, 0, SEGMENT - 1)
     files.origin.stop()
-    answer = fetch(cache.port, "/f", headers={"Range": f"bytes={9 * SEGMENT}-"})
-    expect(answer.status, 503)
-    check("connection_refused" in (answer["Proxy-Status"] or ""), f"Proxy-Status: {answer['Proxy-Status']}")
-    answer = fetch(cache.port, "/f")
-    check(not answer.complete and len(answer.body) == SEGMENT, f"what is there, and a cut: {answer}")
-    part(cache, files, 0, SEGMENT - 1)
+    clients = [Client(cache.port) for _ in range(12)]
+    for client in clients:
+        client.request("/f")
+    expect([client.response().status for client in clients], [503] * 12)
 
 
 main()

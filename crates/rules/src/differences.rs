@@ -253,6 +253,12 @@ pub const DIFFERENCES: &[Difference] = &[
         rfc: "passed on to the client that waits",
         section: "RFC 9110, 15.2",
     },
+    Difference {
+        what: "an answer whose `Transfer-Encoding` is one word that names no registered coding (`identity`)",
+        varnish: "503",
+        rfc: "its body is what comes until the connection ends",
+        section: "RFC 9112, 6.3",
+    },
 ];
 
 #[cfg(test)]

@@ -158,6 +158,9 @@ async fn exchange(
     if asks_close(&fetch.request.fields) {
         connection.close_after();
     }
+    if fetch.rfc {
+        connection.take_any_coding();
+    }
     fetch.requested = fetch.local.now();
     let head = head(fetch, leaf.host_header())?;
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };

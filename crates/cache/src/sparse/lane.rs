@@ -189,6 +189,19 @@ impl Link {
         self.0.ended.get().is_none()
     }
 
+    /// Waits until segment `number` begins to come, or the job has ended: how, if that brought nothing of it.
+    pub(crate) fn poll_begun(&self, number: u64, context: &Context<'_>) -> Poll<Option<End>> {
+        let lane = &self.0;
+        if lane.next.get() > number {
+            return Poll::Ready(None);
+        }
+        if let Some(end) = lane.ended.get() {
+            return Poll::Ready(Some(end));
+        }
+        *lane.reader.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     /// The reader has come to segment `number`: what lies before it is let go, and the job may go on.
     pub(crate) fn advance(&self, number: u64) {
         let lane = &self.0;
@@ -296,6 +309,22 @@ mod tests {
         lane.finish(End::Failed);
         assert!(link.is_over() && !link.runs());
         assert!(matches!(link.poll(5, &Context::from_waker(&waker)), Offer::Nothing(Some(End::Done))));
+    }
+
+    #[test]
+    fn what_begins_is_told_and_not_taken() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let begun = |link: &Link, number| link.poll_begun(number, &Context::from_waker(&waker));
+        let lane = Lane::new(3, 6);
+        let link = Link::new(&lane);
+        assert_eq!(begun(&link, 3), Poll::Pending);
+        lane.push(3, object());
+        assert_eq!(count.0.load(Ordering::Relaxed), 1, "the reader hears of it");
+        assert_eq!([begun(&link, 3), begun(&link, 4)], [Poll::Ready(None), Poll::Pending]);
+        lane.finish(End::Changed);
+        assert_eq!([begun(&link, 3), begun(&link, 4)], [Poll::Ready(None), Poll::Ready(Some(End::Changed))]);
+        assert_eq!(ask(&link, 3, &waker), 'S', "it is still to be had");
     }
 
     #[test]

@@ -9,6 +9,9 @@
 //! else the reader starts a job for it and what follows. A scout looks ahead of it, over the ends of ranges, and starts jobs
 //! for what is missing there, a few at a time.
 //!
+//! The response's head waits for its first segment and, should one be missing within sight, for the origin's answer about the
+//! first of these: who has no byte yet can be told of another version, a refusal or a dead origin, who reads can only be cut.
+//!
 //! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
 //! them.
 
@@ -101,6 +104,10 @@ pub struct Reader {
     alone: bool,
     /// The response's head waits for the first segment.
     opening: bool,
+    /// The first place that a scout found empty.
+    missing: Option<Place>,
+    /// Somebody's job is at it: the origin has just confirmed the version.
+    live: bool,
     /// What came in place of the first segment.
     refusal: Option<Box<Refusal>>,
     /// The origin is not asked for what is missing.
@@ -151,6 +158,8 @@ impl Reader {
             pause: None,
             alone: false,
             opening: false,
+            missing: None,
+            live: false,
             refusal: None,
             offline: false,
             links: Vec::new(),
@@ -182,20 +191,62 @@ impl Reader {
         Arc::ptr_eq(self.known.object(), known.object()) && self.ranges == ranges
     }
 
-    /// Waits until the first segment is there, or begins to come: then the origin has confirmed the version.
+    /// Waits until the first segment is there, or begins to come, and so does the first within sight that was missing: then
+    /// the origin has confirmed the version.
     ///
     /// # Errors
-    /// Why it will not come.
+    /// Why one of them will not come.
     pub(crate) async fn open(&mut self) -> Result<(), Stop> {
         if self.ranges.is_empty() {
             return Ok(());
         }
-        let number = self.pieces.layout.number(self.at);
         self.opening = true;
-        let opened = poll_fn(|context| self.poll_segment(number, context)).await;
+        let opened = self.first().await;
         self.opening = false;
-        self.enter(number, opened?);
+        opened
+    }
+
+    async fn first(&mut self) -> Result<(), Stop> {
+        let number = self.pieces.layout.number(self.at);
+        let object = poll_fn(|context| self.poll_segment(number, context)).await?;
+        self.live |= self.fetched > 0 || object.state() == State::Filling;
+        // What was stored says nothing of what the origin has now.
+        if !self.live
+            && let Some(place) = self.missing
+        {
+            let confirmed = poll_fn(|context| self.poll_confirmed(place, context)).await;
+            self.stop_waiting();
+            confirmed?;
+        }
+        self.enter(number, object);
         Ok(())
+    }
+
+    /// Waits until the segment at `place` begins to come, by a job of this reader or another's.
+    fn poll_confirmed(&mut self, place: Place, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+        let Place { number, .. } = place;
+        loop {
+            if let Some(lane) = self.lanes.iter().find(|lane| lane.was_for(number)) {
+                match ready!(lane.poll_begun(number, context)) {
+                    Some(End::Changed | End::Failed) => {}
+                    // It came, or broke off: then it is asked for again, as any that does.
+                    None | Some(End::Done | End::Broken) => return Poll::Ready(Ok(())),
+                }
+                // What such an end means is told where segments are taken.
+                return Poll::Ready(self.poll_lanes(number, context).map(|_| ()));
+            }
+            let local = &self.site.local;
+            let waiter = Some((self.waiter, context.waker()));
+            match claim(&local.shared.index, &self.pieces.base, number, local.now(), waiter, false) {
+                Claim::Present(_) => return Poll::Ready(Ok(())),
+                Claim::Mine(_) if self.known.object().is_gone() => return Poll::Ready(Err(Stop::Changed)),
+                Claim::Mine(busy) => self.start(place, busy),
+                Claim::Busy => {
+                    self.waits_for = Some(number);
+                    return if self.waits_in_vain(context) { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
+            }
+        }
     }
 
     /// What the origin, or VCL in its place, answered instead of the first segment, if [`Reader::open`] failed by that.
@@ -520,6 +571,7 @@ impl Reader {
         while self.scouted < most && self.scout.range < self.ranges.len() {
             let place = self.scout;
             if let Some(lane) = self.lanes.iter().find(|lane| lane.covers(place.number)) {
+                self.missing.get_or_insert(place);
                 let last = lane.end().saturating_sub(1).max(place.number);
                 self.scouted += last - place.number + 1;
                 self.scout = self.after(place, last);
@@ -530,12 +582,18 @@ impl Reader {
             }
             let local = &self.site.local;
             match claim(&local.shared.index, &self.pieces.base, place.number, local.now(), None, false) {
-                Claim::Present(_) | Claim::Busy => {
-                    self.scouted += 1;
-                    self.scout = self.after(place, place.number);
+                Claim::Present(object) => self.live |= object.state() == State::Filling,
+                Claim::Busy => {
+                    self.missing.get_or_insert(place);
                 }
-                Claim::Mine(busy) => self.start(place, busy),
+                Claim::Mine(busy) => {
+                    self.missing.get_or_insert(place);
+                    self.start(place, busy);
+                    continue;
+                }
             }
+            self.scouted += 1;
+            self.scout = self.after(place, place.number);
         }
     }
 

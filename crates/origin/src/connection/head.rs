@@ -64,7 +64,11 @@ impl Connection {
             }
             _ => {}
         }
-        let framing = h1::response_framing(method, head).map_err(Error::Malformed)?;
+        let framing = match self.takes_any_coding {
+            false => h1::response_framing(method, head),
+            true => h1::response_framing_by_close(method, head),
+        };
+        let framing = framing.map_err(Error::Malformed)?;
         if matches!(framing, ResponseFraming::Length(length) if length > self.body_max) {
             return Err(Error::Oversize);
         }

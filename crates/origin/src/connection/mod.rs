@@ -98,6 +98,8 @@ pub struct Connection {
     ends: Option<Instant>,
     /// How long its body may be.
     body_max: u64,
+    /// A transfer coding without a meaning is overlooked.
+    takes_any_coding: bool,
 }
 
 impl Connection {
@@ -126,12 +128,21 @@ impl Connection {
             interim: 0,
             ends: None,
             body_max: u64::MAX,
+            takes_any_coding: false,
         }
     }
 
     /// Whether it served another exchange before.
     pub fn reused(&self) -> bool {
         self.reused
+    }
+
+    /// From now on an answer with a transfer coding that means nothing is taken as it comes, until the connection ends; else
+    /// it is malformed.
+    ///
+    /// Source: RFC 9112, section 6.3.
+    pub fn take_any_coding(&mut self) {
+        self.takes_any_coding = true;
     }
 
     /// The backend it leads to.

@@ -68,14 +68,42 @@ pub fn request_framing(head: &RequestHead) -> Result<RequestFraming, Reject> {
 /// Source: RFC 9112, sections 6.1 and 6.3.
 pub fn response_framing(method: &[u8], head: &ResponseHead) -> Result<ResponseFraming, Reject> {
     let said = said(head.version, &head.fields)?;
-    let tunnel = method == b"CONNECT" && (200..300).contains(&head.status);
-    let bodyless = method == b"HEAD" || matches!(head.status, 100..=199 | 204 | 304) || tunnel;
     Ok(match said {
-        _ if bodyless => ResponseFraming::None,
+        _ if is_bodyless(method, head.status) => ResponseFraming::None,
         Said::Nothing => ResponseFraming::UntilClose,
         Said::Length(length) => ResponseFraming::Length(length),
         Said::Chunked => ResponseFraming::Chunked,
     })
+}
+
+/// Codings that mean something: a body in one of them is not what it stands for until it is decoded.
+///
+/// Source: the registry of transfer codings, RFC 9112, section 12.3.
+const CODINGS: [&[u8]; 6] = [b"chunked", b"compress", b"deflate", b"gzip", b"x-compress", b"x-gzip"];
+
+/// As [`response_framing`], but takes a Transfer-Encoding that is one word without a meaning, as `identity` now is: such a
+/// body ends with its connection, and there is nothing to decode.
+///
+/// # Errors
+/// As [`response_framing`], for all else.
+///
+/// Source: RFC 9112, section 6.3, rule 4.
+pub fn response_framing_by_close(method: &[u8], head: &ResponseHead) -> Result<ResponseFraming, Reject> {
+    let framing = response_framing(method, head);
+    if framing != Err(Reject::UnknownEncoding) {
+        return framing;
+    }
+    let coding = head.fields.get_known(Known::TransferEncoding).unwrap_or_default();
+    if !syntax::is_token(coding) || CODINGS.iter().any(|known| coding.eq_ignore_ascii_case(known)) {
+        return framing;
+    }
+    Ok(if is_bodyless(method, head.status) { ResponseFraming::None } else { ResponseFraming::UntilClose })
+}
+
+/// Whether the answer of this `status` to `method` has no body, whatever its fields say.
+fn is_bodyless(method: &[u8], status: u16) -> bool {
+    let tunnel = method == b"CONNECT" && (200..300).contains(&status);
+    method == b"HEAD" || matches!(status, 100..=199 | 204 | 304) || tunnel
 }
 
 fn said(version: Version, fields: &Fields) -> Result<Said, Reject> {

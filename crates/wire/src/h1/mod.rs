@@ -20,6 +20,7 @@ mod write;
 
 pub use framing::{
     RequestFraming, ResponseFraming, check_connection, keep_alive, request_framing, response_framing,
+    response_framing_by_close,
 };
 pub use memo::Memo;
 pub(crate) use request::check_host;

@@ -377,6 +377,32 @@ fn rfc9112_6_3_responses() {
 }
 
 #[test]
+fn rfc9112_6_3_a_coding_without_a_meaning_ends_with_the_connection() {
+    let check = |method: &str, status: u16, lines: &str, expected: Result<ResponseFraming, Reject>| {
+        let head = response(&format!("HTTP/1.1 {status} X\r\n{lines}\r\n")).unwrap();
+        assert_eq!(
+            response_framing_by_close(method.as_bytes(), &head),
+            expected,
+            "{method} {status} {lines:?}"
+        );
+    };
+    for coding in ["cow", "identity", "IDENTITY", "xchunked"] {
+        let line = format!("Transfer-Encoding: {coding}\r\n");
+        check("GET", 200, &line, Ok(ResponseFraming::UntilClose));
+        check("HEAD", 200, &line, Ok(ResponseFraming::None));
+        check("GET", 304, &line, Ok(ResponseFraming::None));
+    }
+    for coding in ["gzip", "X-GZip", "deflate", "compress", "\"cow\"", "cow;q=1", ""] {
+        check("GET", 200, &format!("Transfer-Encoding: {coding}\r\n"), Err(Reject::UnknownEncoding));
+    }
+    check("GET", 200, "Transfer-Encoding: cow, chunked\r\n", Err(Reject::RepeatedEncoding));
+    check("GET", 200, "Transfer-Encoding: cow\r\nTransfer-Encoding: cow\r\n", Err(Reject::RepeatedEncoding));
+    check("GET", 200, "Content-Length: 3\r\nTransfer-Encoding: cow\r\n", Err(Reject::LengthAndEncoding));
+    check("GET", 200, "Transfer-Encoding: chunked\r\n", Ok(ResponseFraming::Chunked));
+    check("GET", 200, "Content-Length: 5\r\n", Ok(ResponseFraming::Length(5)));
+}
+
+#[test]
 fn rfc9112_11_1_vcl_cannot_split_a_head() {
     let mut head = RequestHead::new();
     for (method, target, expected) in [
