@@ -272,6 +272,12 @@ fn split_port(argument: &str) -> Option<(&str, Option<&str>)> {
 mod tests {
     use super::*;
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     #[test]
     fn backends_of_arguments() {
         for (argument, lines) in [
@@ -314,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_was_compiled_compiles_again_without_its_files() {
-        let file = std::env::temp_dir().join(format!("copald-captured-{}.vcl", std::process::id()));
+        let file = std::env::temp_dir().join(format!("copald-captured-{}.vcl", unique()));
         std::fs::write(&file, "sub vcl_recv { return (synth(200, \"included\")); }\n").unwrap();
         let text = format!(
             "vcl 4.1; backend none none; include \"{}\"; acl a {{ \"localhost\"; }} sub vcl_hit {{ if (client.ip ~ a) {{}} }}",

@@ -215,6 +215,12 @@ fn find_user(name: &str) -> Result<accounts::User, Error> {
 mod tests {
     use super::*;
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     fn refused(argument: &str, why: &str) {
         assert_eq!(Jail::parse(Some(argument)).unwrap_err().to_string(), why, "{argument}");
     }
@@ -229,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_the_worker_reaches() {
-        let directory = std::env::temp_dir().join(format!("copald-reach-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("copald-reach-{}", unique()));
         std::fs::create_dir_all(&directory).unwrap();
         let owner = std::fs::metadata(&directory).unwrap();
         let socket = directory.join("socket");

@@ -286,6 +286,13 @@ pub(crate) trait Plant {
     /// `debug.srandom`: all threads draw their random numbers anew from `seed`. Only while running.
     fn reseed(&mut self, seed: u32);
 
+    /// `debug.fragfetch`: lets bodies from backends be read at most so many bytes at a time; 0 is no bound. Only while running.
+    fn fragment(&mut self, piece_max: u32);
+
+    /// `debug.reqpool.fail`: lets the next sessions that wake up, and probes, find no room where a bit is set, the lowest being
+    /// for the first of them. Only while running.
+    fn fail(&mut self, bits: u64);
+
     /// `debug.shutdown.delay`: lets the worker wait so long, once it has stopped serving, before it says so and ends. Only
     /// while running.
     fn delay_stop(&mut self, delay: Duration);

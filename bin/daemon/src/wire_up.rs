@@ -68,9 +68,9 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         fields_max: field_count(parameters),
         session_timeouts: cache::settings::SessionTimeouts {
             timeout_idle: parameters.timeout_idle,
+            timeout_linger: parameters.timeout_linger,
             idle_send_timeout: parameters.idle_send_timeout,
             send_timeout: parameters.send_timeout,
-            ..Default::default()
         },
         hostname: hostname.to_owned(),
         pipe_sess_max: parameters.pipe_sess_max,

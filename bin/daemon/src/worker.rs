@@ -183,6 +183,8 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
             return Answer::Xid(last, chunk);
         }
         Ask::Reseed(seed) => serving.reseed(seed),
+        Ask::Fragment(piece_max) => serving.fragment(piece_max),
+        Ask::Fail(bits) => serving.fail(bits),
         Ask::DelayStop(delay_s) => {
             serving.delay_stop(Duration::try_from_secs_f64(delay_s).unwrap_or_default());
         }

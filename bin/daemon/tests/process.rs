@@ -9,6 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// A number of this run alone: one that was killed leaves its files.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(())
+}
+
 /// No wait is longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 const BODY: &str = "hello from the origin\n";
@@ -18,7 +24,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("copald-test-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copald-test-{}-{name}", unique()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

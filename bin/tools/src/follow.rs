@@ -14,6 +14,8 @@ use copal_observe::read::{Grouper, Record, Transaction};
 use std::time::{Duration, Instant};
 
 const IDLE: Duration = Duration::from_millis(20);
+/// After so many records in a row the sink is asked what else it has to do.
+const BUSY_MAX: u32 = 1000;
 
 /// What a tool does with what is wanted.
 pub(crate) trait Sink {
@@ -21,7 +23,7 @@ pub(crate) trait Sink {
     fn group(&mut self, group: &[Transaction]) -> Result<bool, Failure>;
     /// A record on its own, where nothing is grouped. Whether it counted for `-k`.
     fn record(&mut self, record: &Record<'_>) -> Result<bool, Failure>;
-    /// Nothing more for the moment; called about 50 times a second then.
+    /// Nothing more for the moment; called about 50 times a second then, and now and then while records never cease.
     fn idle(&mut self) -> Result<(), Failure>;
     /// The output is to be opened anew.
     fn rotate(&mut self) -> Result<(), Failure> {
@@ -71,9 +73,16 @@ struct Round<'a> {
 
 impl Round<'_> {
     fn run(&mut self) -> Result<(), Failure> {
+        let mut busy = 0;
         loop {
             if self.heed()? {
                 return self.flush_and_end();
+            }
+            busy += 1;
+            if busy == BUSY_MAX {
+                // Where records never cease and none is wanted, keys are heeded all the same.
+                busy = 0;
+                self.sink.idle()?;
             }
             if self.filter.full || self.sink.is_done() {
                 break;
@@ -90,6 +99,7 @@ impl Round<'_> {
                 }
                 Found::Gap => self.flush(),
                 Found::Nothing => {
+                    busy = 0;
                     self.expire();
                     self.sink.idle()?;
                     std::thread::sleep(IDLE);

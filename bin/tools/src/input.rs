@@ -149,7 +149,7 @@ impl Live {
     }
 }
 
-/// Calls `attempt` until it succeeds, `patience` ends or a signal says so; a dot on the standard error for each time.
+/// Calls `attempt` until it succeeds, `patience` ends or a signal says so; a dot on the standard error for each second.
 pub(crate) fn insist<T>(
     what: &str,
     directory: &Path,
@@ -157,7 +157,7 @@ pub(crate) fn insist<T>(
     attempt: impl Fn() -> std::io::Result<T>,
 ) -> Result<T, Failure> {
     let began = Instant::now();
-    let mut dots = false;
+    let mut dots = 0;
     let outcome = loop {
         let error = match attempt() {
             Ok(done) => break Ok(done),
@@ -169,18 +169,22 @@ pub(crate) fn insist<T>(
         // Only what may come up is waited for.
         let may_come = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
         if !may_come || patience.is_some_and(|patience| began.elapsed() + RETRY > patience) {
-            break Err(Failure::Text(format!(
-                "{what}Could not get hold of varnishd, is it running? ({}: {})",
-                directory.display(),
-                reason(&error)
-            )));
+            let why = match may_come {
+                // Nothing there: the question is all there is to say.
+                true => String::new(),
+                false => format!(" ({}: {})", directory.display(), reason(&error)),
+            };
+            let text = format!("{what}Could not get hold of varnishd, is it running?{why}");
+            break Err(Failure::Text(text));
         }
-        eprint!(".");
-        let _ = std::io::stderr().flush();
-        dots = true;
         std::thread::sleep(RETRY);
+        if began.elapsed().as_secs() > dots {
+            dots += 1;
+            eprint!(".");
+            let _ = std::io::stderr().flush();
+        }
     };
-    if dots {
+    if dots > 0 {
         eprintln!();
     }
     outcome

@@ -21,6 +21,7 @@ mod log;
 mod ncsa;
 mod options;
 mod outlet;
+mod pen;
 mod screen;
 mod select;
 mod settings;
@@ -58,6 +59,8 @@ struct Tool {
     about: &'static str,
     options: &'static [options::Opt],
     operands: &'static str,
+    /// Its own usage text, which goes to the standard error; else one is made of its options.
+    usage: Option<fn(&str) -> String>,
     run: fn(&options::Given) -> Result<ExitCode, Failure>,
 }
 
@@ -68,6 +71,7 @@ const TOOLS: &[Tool] = &[
         about: "show the counters",
         options: stat::OPTIONS,
         operands: "",
+        usage: None,
         run: stat::run,
     },
     Tool {
@@ -76,6 +80,7 @@ const TOOLS: &[Tool] = &[
         about: "show the request log",
         options: log::OPTIONS,
         operands: "",
+        usage: None,
         run: log::run,
     },
     Tool {
@@ -84,6 +89,7 @@ const TOOLS: &[Tool] = &[
         about: "write an access log",
         options: ncsa::OPTIONS,
         operands: "",
+        usage: None,
         run: ncsa::run,
     },
     Tool {
@@ -92,6 +98,7 @@ const TOOLS: &[Tool] = &[
         about: "rank log entries",
         options: top::OPTIONS,
         operands: "",
+        usage: None,
         run: top::run,
     },
     Tool {
@@ -100,6 +107,7 @@ const TOOLS: &[Tool] = &[
         about: "show a histogram of requests",
         options: hist::OPTIONS,
         operands: "",
+        usage: None,
         run: hist::run,
     },
     Tool {
@@ -108,6 +116,7 @@ const TOOLS: &[Tool] = &[
         about: "give commands to the daemon",
         options: adm::OPTIONS,
         operands: " [command [argument ...]]",
+        usage: Some(adm::usage),
         run: adm::run,
     },
     Tool {
@@ -116,6 +125,7 @@ const TOOLS: &[Tool] = &[
         about: "say why a request is answered as it is",
         options: explain::OPTIONS,
         operands: " <url>",
+        usage: None,
         run: explain::run,
     },
 ];
@@ -161,10 +171,16 @@ fn help() -> String {
 
 /// Runs a tool that was called as `name`.
 fn run(tool: &Tool, name: &str, arguments: Vec<OsString>) -> ExitCode {
-    let usage = || options::usage(name, tool.operands, tool.options);
+    let usage = || match tool.usage {
+        Some(usage) => usage(name),
+        None => options::usage(name, tool.operands, tool.options),
+    };
     let outcome = match options::parse(tool.options, arguments) {
         Ok(given) if given.has('h') => {
-            print!("{}", usage());
+            match tool.usage {
+                Some(_) => eprint!("{}", usage()),
+                None => print!("{}", usage()),
+            }
             Ok(ExitCode::SUCCESS)
         }
         Ok(given) if given.has('V') => {

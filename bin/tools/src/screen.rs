@@ -4,15 +4,20 @@
 //! as before.
 
 use crate::Failure;
+use crate::pen::Pen;
 use copal_observe::process::{self, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
+use std::time::Duration;
 
 /// The size where the terminal does not say.
 const SIZE: (usize, usize) = (24, 80);
 /// No screen is larger.
 const SIZE_MAX: usize = 1000;
+/// How long a terminal may take to get back what it showed before.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +61,8 @@ impl Row {
 /// The terminal while it is a screen.
 pub(crate) struct Screen {
     before: Termios,
-    /// What it shows.
+    pen: Pen,
+    /// What it shows; nothing where all is to be drawn anew.
     shown: Vec<Row>,
     size: (usize, usize),
     /// Bytes of keys not yet understood.
@@ -79,7 +85,8 @@ impl Screen {
         }
         process::watch(&[Signal::Resized])?;
         let before = tcgetattr(&input).map_err(io::Error::from)?;
-        let mut screen = Screen { before, shown: Vec::new(), size: SIZE, typed: Vec::new(), is_deaf: false };
+        let (pen, shown, typed) = (Pen::open()?, Vec::new(), Vec::new());
+        let mut screen = Screen { before, pen, shown, size: SIZE, typed, is_deaf: false };
         screen.enter()?;
         Ok(screen)
     }
@@ -89,14 +96,14 @@ impl Screen {
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Now, &raw).map_err(io::Error::from)?;
         // The other screen, no cursor, cleared.
-        print(b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J")?;
+        self.pen.draw(b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J")?;
         self.measure();
         self.shown.clear();
         Ok(())
     }
 
-    fn leave(&self) {
-        let _ = print(b"\x1b[?25h\x1b[?1049l");
+    fn leave(&mut self) {
+        self.pen.finish(b"\x1b[?25h\x1b[?1049l", FAREWELL);
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 
@@ -126,7 +133,11 @@ impl Screen {
     /// Draws everything at the next time.
     pub(crate) fn forget(&mut self) {
         self.shown.clear();
-        let _ = print(b"\x1b[2J");
+    }
+
+    /// Whether everything is to be drawn: nothing was yet, or the size is another.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.shown.is_empty()
     }
 
     /// Draws the first row at the next time, changed or not: the answer to a key.
@@ -136,10 +147,18 @@ impl Screen {
         }
     }
 
-    /// Shows these rows; what is longer than the screen is left out. Only rows that changed are written.
+    /// Shows these rows; what is longer than the screen is left out. Only rows that changed are written, and none while the
+    /// terminal has not taken those of before.
     pub(crate) fn show(&mut self, rows: &[Row]) -> Result<(), Failure> {
+        self.pen.advance()?;
+        if !self.pen.is_free() {
+            return Ok(());
+        }
         let (height, width) = self.size;
         let mut out = Vec::new();
+        if self.is_blank() {
+            out.extend_from_slice(b"\x1b[2J");
+        }
         let empty = Row::default();
         for at in 0..height {
             let row = rows.get(at).unwrap_or(&empty);
@@ -158,11 +177,12 @@ impl Screen {
         }
         self.shown = rows.iter().take(height).cloned().collect();
         self.shown.resize(height, empty);
-        print(&out)
+        self.pen.draw(&out)
     }
 
     /// The next key, if one comes within the time (in milliseconds).
     pub(crate) fn key(&mut self, wait_ms: u32) -> Result<Option<Key>, Failure> {
+        self.pen.advance()?;
         if let Some(key) = self.understood() {
             return self.act(key);
         }
@@ -171,15 +191,16 @@ impl Screen {
         let wait =
             Timespec { tv_sec: i64::from(wait_ms / 1000), tv_nsec: i64::from(wait_ms % 1000) * 1_000_000 };
         match poll(&mut ready, Some(&wait)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(io::Error::from(error).into()),
         }
         let mut bytes = [0; 64];
-        match input.lock().read(&mut bytes) {
+        // Past the library's buffer: keys that wait there would not be seen by `poll`.
+        match rustix::io::read(&input, &mut bytes) {
             Ok(0) => self.is_deaf = true,
             Ok(length) => self.typed.extend_from_slice(&bytes[..length]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(Errno::INTR | Errno::AGAIN) => {}
             Err(_) => self.is_deaf = true,
         }
         match self.understood() {
@@ -209,13 +230,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.leave();
     }
-}
-
-fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut output = io::stdout().lock();
-    output.write_all(bytes)?;
-    output.flush()?;
-    Ok(())
 }
 
 /// The first key of what was typed, and its length. A sequence comes in one piece; an unknown one is an escape alone.

@@ -5,7 +5,8 @@ use crate::reply::{BODY_MAX, BadHead, HEAD, Status, parse_head};
 use crate::words;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,7 +43,12 @@ pub enum Error {
     /// The peer wants a secret and none was given.
     SecretWanted,
     /// The peer did not accept our answer, or did not greet us.
-    Refused(u16),
+    Refused {
+        /// With which status.
+        code: u16,
+        /// What it said, if it is text.
+        body: String,
+    },
 }
 
 impl fmt::Display for Error {
@@ -54,7 +60,7 @@ impl fmt::Display for Error {
             Self::Io(_) => f.write_str("the connection to the command line failed"),
             Self::Frame(_) => f.write_str("the peer does not speak the CLI protocol"),
             Self::SecretWanted => f.write_str("the peer wants a secret (-S)"),
-            Self::Refused(code) => write!(f, "the peer refused us with status {code} (wrong secret?)"),
+            Self::Refused { code, .. } => write!(f, "the peer refused us with status {code} (wrong secret?)"),
         }
     }
 }
@@ -64,7 +70,7 @@ impl std::error::Error for Error {
         match self {
             Self::File { source, .. } | Self::Connect { source, .. } | Self::Io(source) => Some(source),
             Self::Frame(source) => Some(source),
-            Self::Address { .. } | Self::SecretWanted | Self::Refused(_) => None,
+            Self::Address { .. } | Self::SecretWanted | Self::Refused { .. } => None,
         }
     }
 }
@@ -119,6 +125,10 @@ impl Answer {
     pub fn is_ok(&self) -> bool {
         matches!(Status::from_code(self.code), Some(Status::Ok | Status::Truncated))
     }
+
+    fn refused(&self) -> Error {
+        Error::Refused { code: self.code, body: String::from_utf8_lossy(&self.body).into_owned() }
+    }
 }
 
 /// A session that has been let in.
@@ -142,14 +152,14 @@ impl Client {
         let mut client = Self { stream, banner: Vec::new() };
         let mut greeting = client.read()?;
         if greeting.code == Status::Auth.code() {
-            let challenge = Challenge::parse(&greeting.body).ok_or(Error::Refused(greeting.code))?;
+            let challenge = Challenge::parse(&greeting.body).ok_or_else(|| greeting.refused())?;
             let path = secret.ok_or(Error::SecretWanted)?;
             let secret =
                 std::fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
             greeting = client.line(&format!("auth {}", challenge.answer(&secret)))?;
         }
         if !greeting.is_ok() {
-            return Err(Error::Refused(greeting.code));
+            return Err(greeting.refused());
         }
         client.banner = greeting.body;
         Ok(client)
@@ -168,8 +178,43 @@ impl Client {
         let mut bytes = Vec::with_capacity(line.len() + 1);
         bytes.extend_from_slice(line.as_bytes());
         bytes.push(b'\n');
-        self.stream.write_all(&bytes).map_err(Error::Io)?;
+        self.send(&bytes)?;
         self.read()
+    }
+
+    /// Gives commands, or pieces of them, and does not wait: for each whole one, [`Client::reply`] brings a reply.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.stream.write_all(bytes).map_err(Error::Io)
+    }
+
+    /// Tells the peer that there are no more commands. It ends the session when it has replied to those that there were.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn end(&mut self) -> Result<(), Error> {
+        self.stream.shutdown(Shutdown::Write).map_err(Error::Io)
+    }
+
+    /// The next reply; none if the peer has ended the session.
+    ///
+    /// # Errors
+    /// As [`Client::line`].
+    pub fn reply(&mut self) -> Result<Option<Answer>, Error> {
+        let mut head = [0; HEAD];
+        let first = loop {
+            match self.stream.read(&mut head[..1]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result.map_err(Error::Io)?,
+            }
+        };
+        if first == 0 {
+            return Ok(None);
+        }
+        self.stream.read_exact(&mut head[1..]).map_err(Error::Io)?;
+        self.body(&head).map(Some)
     }
 
     /// Gives a command by its words, which may hold anything.
@@ -182,9 +227,11 @@ impl Client {
     }
 
     fn read(&mut self) -> Result<Answer, Error> {
-        let mut head = [0; HEAD];
-        self.stream.read_exact(&mut head).map_err(Error::Io)?;
-        let (code, length) = parse_head(&head).map_err(Error::Frame)?;
+        self.reply()?.ok_or_else(|| Error::Io(io::ErrorKind::UnexpectedEof.into()))
+    }
+
+    fn body(&mut self, head: &[u8; HEAD]) -> Result<Answer, Error> {
+        let (code, length) = parse_head(head).map_err(Error::Frame)?;
         debug_assert!(length <= BODY_MAX, "eight digits");
         // The length is the peer's word: memory is taken as the bytes come.
         let mut body = Vec::new();
@@ -194,6 +241,13 @@ impl Client {
         }
         body.pop();
         Ok(Answer { code, body })
+    }
+}
+
+impl AsFd for Client {
+    /// To be told when a reply begins to come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -215,6 +269,12 @@ mod tests {
     use crate::session::{Commands, Session};
     use crate::table::Command;
     use std::net::TcpListener;
+
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
 
     struct Upper;
 
@@ -267,7 +327,7 @@ mod tests {
     }
 
     fn secret_file(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("copal-admin-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copal-admin-{}-{name}", unique()));
         std::fs::write(&path, "secret\n").unwrap();
         path
     }
@@ -284,6 +344,19 @@ mod tests {
         assert_eq!((answer.code, answer.body.as_slice()), (200, &b"A B|C\n\"D\""[..]));
         assert_eq!(client.line("vcl.inline x << E\nfoo\nE").unwrap().body, b"X|FOO\n");
         assert_eq!(client.line("quit").unwrap().code, 500);
+        assert_eq!(client.reply().unwrap(), None);
+    }
+
+    #[test]
+    fn commands_all_at_once() {
+        let mut client = Client::connect(&serve(None), None, TIMEOUT).unwrap();
+        client.send(b"vcl.inline a b\nvcl.inline c << E\nd\n").unwrap();
+        client.send(b"E\nping").unwrap();
+        client.end().unwrap();
+        assert_eq!(client.reply().unwrap().unwrap().body, b"A|B");
+        assert_eq!(client.reply().unwrap().unwrap().body, b"C|D\n");
+        // What lacks its end is no command.
+        assert_eq!(client.reply().unwrap(), None);
     }
 
     #[test]
@@ -291,7 +364,7 @@ mod tests {
         let file = secret_file("refused");
         let error = Client::connect(&serve(Some(b"other")), Some(&file), TIMEOUT).unwrap_err();
         std::fs::remove_file(&file).unwrap();
-        assert!(matches!(error, Error::Refused(500)), "{error}");
+        assert!(matches!(error, Error::Refused { code: 500, .. }), "{error}");
         let error = Client::connect(&serve(Some(b"other")), None, TIMEOUT).unwrap_err();
         assert!(matches!(error, Error::SecretWanted), "{error}");
     }

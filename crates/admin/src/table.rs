@@ -14,9 +14,11 @@ pub enum Verb {
     Ban,
     BanList,
     Banner,
+    DebugFragfetch,
     DebugListenAddress,
     DebugPanicMaster,
     DebugPanicWorker,
+    DebugReqpoolFail,
     DebugShutdownDelay,
     DebugSrandom,
     DebugVmod,
@@ -145,6 +147,14 @@ pub static COMMANDS: &[Command] = &[
         .serving(),
     row(Verb::Banner, "banner", "banner", "Show what greets a new session.", (0, Some(0))),
     row(
+        Verb::DebugFragfetch,
+        "debug.fragfetch",
+        "debug.fragfetch <bytes>",
+        "Let bodies from backends be read so many bytes at a time, at most; 0 for as many as come.",
+        (1, Some(1)),
+    )
+    .serving(),
+    row(
         Verb::DebugListenAddress,
         "debug.listen_address",
         "debug.listen_address",
@@ -165,6 +175,15 @@ pub static COMMANDS: &[Command] = &[
         "debug.panic.worker",
         "Let the worker's process panic.",
         (0, Some(0)),
+    )
+    .serving(),
+    row(
+        Verb::DebugReqpoolFail,
+        "debug.reqpool.fail",
+        "debug.reqpool.fail <plan>",
+        "Plan which sessions that wake up, and probes, find no room: one character each, from the left; F fails, any \
+         other passes.",
+        (1, Some(1)),
     )
     .serving(),
     row(

@@ -4,8 +4,10 @@
 
 pub mod clock;
 pub mod live;
+pub mod schedule;
 pub mod units;
 pub mod vxid;
 
 pub use clock::{Seconds, Time};
 pub use live::{Live, LiveReader};
+pub use schedule::Schedule;

@@ -584,7 +584,7 @@ impl Exchange {
     }
 
     /// Logs and counts a request that was piped: bytes from the client and to it, after the heads.
-    pub fn finish_pipe(&mut self, from_client: u64, to_client: u64) {
+    pub fn finish_pipe(&mut self, backend: &copal_origin::Backend, from_client: u64, to_client: u64) {
         self.log_reason();
         let now = self.local.now();
         self.timestamp("PipeSess", now);
@@ -593,6 +593,10 @@ impl Exchange {
         counters.s_pipe_in.add(from_client);
         counters.s_pipe_out.add(to_client);
         let Transfer { request_head, pipe_head, .. } = self.transfer;
+        let counters = backend.counters();
+        counters.pipe_hdrbytes.add(pipe_head);
+        counters.pipe_out.add(from_client);
+        counters.pipe_in.add(to_client);
         self.records.numbers(Tag::PipeAcct, &[request_head, pipe_head, from_client, to_client]);
         self.end();
     }

@@ -614,15 +614,7 @@ pub(crate) fn bad_protocol(variable: Var, text: &[u8]) -> Fault {
 
 /// What VCL may ask of a store.
 pub(crate) fn storage(local: &crate::Local, name: &[u8], variable: StorageVar) -> Result<Value> {
-    let Some(engine) = local.shared.stores.find(name) else {
-        return Err(Fault(format!("there is no storage {}", String::from_utf8_lossy(name))));
-    };
-    let statistics = engine.statistics();
-    Ok(match variable {
-        StorageVar::FreeSpace => Value::Bytes(statistics.space),
-        StorageVar::UsedSpace => Value::Bytes(statistics.bytes),
-        StorageVar::Happy => Value::Bool(true),
-    })
+    local.shared.stores.property(name, variable)
 }
 
 /// A reason phrase: anything on one line.

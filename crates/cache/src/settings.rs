@@ -222,7 +222,7 @@ impl Default for Settings {
     }
 }
 
-/// The product token in `Via` and `Server`.
+/// The product token in `Via`.
 const PRODUCT: &str = concat!("Copal/", env!("CARGO_PKG_VERSION"));
 
 fn via_of(identity: &str) -> Vec<u8> {
@@ -246,8 +246,9 @@ impl Settings {
         &self.via
     }
 
-    /// The value of `Server` in answers of our own.
-    pub fn identity_product(&self) -> &'static [u8] {
-        b"Copal"
+    /// The value of `Server` in answers of our own, before VCL has its say: the one that VCL, checks and rules in front of a
+    /// Varnish know.
+    pub fn server(&self) -> &'static [u8] {
+        b"Varnish"
     }
 }

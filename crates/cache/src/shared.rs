@@ -17,7 +17,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use store::Engine;
+use vcl::host::{Fault, Result};
 use vcl::instance::Instance;
+use vcl::value::Value;
+use vcl::variables::StorageVar;
 
 /// A loaded VCL under its name.
 pub struct Vcl {
@@ -32,6 +35,9 @@ impl std::fmt::Debug for Vcl {
         f.debug_struct("Vcl").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+/// What VCL takes for the size of a store without limit: the largest number it can write. Source: Varnish 7.1, observed.
+const UNLIMITED: u64 = 999_999_999_999_999;
 
 /// Labels, each with the VCL that `return (vcl(label))` hands a request to.
 pub type Labels = HashMap<String, Arc<Vcl>>;
@@ -60,10 +66,18 @@ pub struct Shared {
     pub vxids: Arc<VxidSource>,
     /// Begins random numbers anew.
     pub reseed: Reseed,
+    /// Which of the next sessions that wake up, and probes, are to find no room (`debug.reqpool.fail`).
+    pub no_room: Arc<base::Schedule>,
     /// Which backends serve ranges.
     pub ranges: Ranges,
     /// Makes backends while requests run. Set once, before the first VCL; tests may do without.
     pub maker: OnceLock<Arc<origin::Maker>>,
+}
+
+/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish 7.1,
+/// observed.
+pub fn no_room(left: u64) -> String {
+    format!("Failing due to reqpoolfail (next= 0x{left:x})")
 }
 
 impl std::fmt::Debug for Shared {
@@ -99,6 +113,24 @@ impl Stores {
     /// The store of that name.
     pub fn find(&self, name: &[u8]) -> Option<&Arc<dyn Engine>> {
         self.all().find(|store| store.name().as_bytes() == name)
+    }
+
+    /// What VCL may ask of the store of that name.
+    ///
+    /// # Errors
+    /// There is no such store.
+    pub fn property(&self, name: &[u8], property: StorageVar) -> Result<Value> {
+        let store = self.find(name);
+        let store = store.ok_or_else(|| Fault(format!("no storage {}", String::from_utf8_lossy(name))))?;
+        let statistics = store.statistics();
+        Ok(match property {
+            StorageVar::FreeSpace if store.size().is_none() => {
+                Value::Bytes(UNLIMITED.saturating_sub(statistics.bytes))
+            }
+            StorageVar::FreeSpace => Value::Bytes(statistics.space),
+            StorageVar::UsedSpace => Value::Bytes(statistics.bytes),
+            StorageVar::Happy => Value::Bool(true),
+        })
     }
 
     /// The next store in turn.

@@ -9,11 +9,14 @@ use crate::serve::{Front, Work};
 use cache::{Exchange, Outcome, RequestBody as _, Session};
 use copal_cache as cache;
 use copal_net as net;
+use copal_observe as observe;
 use copal_wire as wire;
-use net::{Deadline, Stream};
+use net::{Deadline, Idle, Stream};
+use observe::{Kind, Tag};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
+use std::time::Instant;
 use wire::Known;
 use wire::h1::{Parse, RequestFraming};
 
@@ -126,8 +129,9 @@ impl Connection {
     /// Waits for the first byte of a request, holding no buffer.
     async fn wait_idle(&mut self, session: &Session) -> Result<(), Closed> {
         let first = !std::mem::replace(&mut self.served, true);
-        let set = session.timeouts.get().timeout_idle;
-        let timeout = set.unwrap_or_else(|| self.front.settings().timeout_idle);
+        let settings = self.front.settings();
+        let timeout = session.timeouts.get().timeout_idle.unwrap_or(settings.timeout_idle);
+        let since = settings.may_find_no_room.then(Instant::now);
         if first {
             self.deadline.set(timeout);
         } else if self.front.is_stopping() {
@@ -141,6 +145,12 @@ impl Connection {
         }
         match net::within(&self.deadline, self.stream.readable()).await {
             Ok(Ok(())) => {
+                if !first
+                    && self.front.may_find_no_room()
+                    && no_room(&self.front, session, &self.stream, since)
+                {
+                    return Err("OVERLOAD");
+                }
                 self.buffer.give_memory(self.front.buffers.take());
                 Ok(())
             }
@@ -203,7 +213,7 @@ impl Connection {
             Outcome::Pipe(pipe) => Err(self.pipe(exchange, *pipe, settings.pipe_timeout).await),
             Outcome::Deliver => {
                 let drained = done || may_drain && drain(&mut body).await;
-                let sent_ahead = body.ahead.sent;
+                let (sent_ahead, broken) = (body.ahead.sent, body.is_broken());
                 drop(body);
                 if !drained {
                     exchange.must_close();
@@ -214,7 +224,7 @@ impl Connection {
                 }
                 let mut sent = writer.respond(&mut self.stream, exchange, &self.deadline, limits).await;
                 sent.head += sent_ahead;
-                self.conclude(exchange, sent, received, drained, settings.linger).await
+                self.conclude(exchange, sent, received, (drained, broken), settings.linger).await
             }
         }
     }
@@ -224,7 +234,7 @@ impl Connection {
         exchange: &mut Exchange,
         sent: Sent,
         received: u64,
-        drained: bool,
+        (drained, broken): (bool, bool),
         linger: f64,
     ) -> Result<(), Closed> {
         let (close, reason) = (exchange.close, exchange.close_reason());
@@ -238,9 +248,13 @@ impl Connection {
         }
         if !drained {
             self.linger(linger).await;
-            return Err("REQ_CLOSE");
+            return Err(if broken { "RX_BODY" } else { "REQ_CLOSE" });
         }
-        if close { Err(reason) } else { Ok(()) }
+        match close {
+            true if sent.until_close => Err("TX_EOF"),
+            true => Err(reason),
+            false => Ok(()),
+        }
     }
 
     /// Joins client and backend until both are done.
@@ -259,7 +273,7 @@ impl Connection {
             let moved = net::pipe::copy(&mut self.stream, backend, &ahead, timeout).await;
             (from_client, to_client) = (moved.to_origin_bytes, moved.to_client_bytes + early.len() as u64);
         }
-        exchange.finish_pipe(from_client, to_client);
+        exchange.finish_pipe(connection.backend(), from_client, to_client);
         "TX_PIPE"
     }
 
@@ -292,6 +306,25 @@ impl Connection {
             }
         }
     }
+}
+
+/// Whether a session that waited `since` then, or since before it could matter, is told that there is no room for it, as
+/// varnishd tells one for which it finds no thread. One that waited no longer than `timeout_linger` has its thread there, and
+/// needs none.
+fn no_room(front: &Front, session: &Session, stream: &Stream, since: Option<Instant>) -> bool {
+    if stream.idle() == Idle::Closed {
+        return false;
+    }
+    let set = session.timeouts.get().timeout_linger;
+    let linger = set.unwrap_or_else(|| front.local.current().settings.session_timeouts.timeout_linger);
+    if since.is_some_and(|since| since.elapsed().as_secs_f64() <= linger) {
+        return false;
+    }
+    let Some(left) = front.local.shared.no_room.attempt() else { return false };
+    if front.local.log.mask().has(Tag::Debug) {
+        front.local.log.record(Tag::Debug, 0, Kind::Raw, cache::shared::no_room(left).as_bytes());
+    }
+    true
 }
 
 /// Why there is no next request.

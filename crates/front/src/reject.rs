@@ -57,15 +57,23 @@ fn reason(counters: &Counters, reject: Reject) -> &Counter {
     }
 }
 
+/// Counts as varnishd does: a request is one whose head it could take apart, and a head that is too long as a whole was never
+/// looked at.
+fn count(counters: &Counters, reject: Reject) {
+    if matches!(reject, Reject::Expectation | Reject::RepeatedHost) {
+        counters.client_req.inc();
+    }
+    match reject {
+        Reject::Expectation => counters.client_req_417.inc(),
+        Reject::HeadTooLarge => {}
+        _ => counters.client_req_400.inc(),
+    }
+}
+
 /// Logs and counts the refusal as a transaction of its own.
 pub(crate) fn log(local: &cache::Local, session: Vxid, reject: wire::Reject, head: &[u8], sent: usize) {
     let counters = &local.counters;
-    counters.client_req.inc();
-    if reject == Reject::Expectation {
-        counters.client_req_417.inc()
-    } else {
-        counters.client_req_400.inc()
-    }
+    count(counters, reject);
     reason(counters, reject).inc();
     let now = local.now();
     let number = local.vxid();
@@ -96,11 +104,7 @@ pub(crate) fn log(local: &cache::Local, session: Vxid, reject: wire::Reject, hea
 /// What `SessClose` says of a connection that ended so. The words are Varnish's.
 pub(crate) fn close_reason(reject: Reject) -> &'static str {
     match reject {
-        Reject::MethodTooLong
-        | Reject::TargetTooLong
-        | Reject::HeadTooLarge
-        | Reject::LineTooLong
-        | Reject::TooManyFields => "RX_OVERFLOW",
+        Reject::HeadTooLarge => "RX_OVERFLOW",
         Reject::RepeatedHost | Reject::Host | Reject::Authority => "RX_BAD",
         _ => "RX_JUNK",
     }

@@ -90,6 +90,11 @@ impl<'connection> ClientBody<'connection> {
         matches!(self.state, State::Done)
     }
 
+    /// Whether what came of it is no body, or ended before the body did.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.state, State::Broken)
+    }
+
     /// Whether reading the rest makes sense: it is not broken, and the client was not told to wait for a word from us.
     pub(crate) fn may_drain(&self) -> bool {
         !matches!(self.state, State::Broken) && !self.to_continue

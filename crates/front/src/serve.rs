@@ -58,6 +58,12 @@ impl Front {
         **self.settings.borrow_mut().current()
     }
 
+    /// The setting alone, for every request.
+    #[inline]
+    pub(crate) fn may_find_no_room(&self) -> bool {
+        self.settings.borrow_mut().current().may_find_no_room
+    }
+
     /// Memory for a request on the connection of `session`.
     pub(crate) fn work(&self, session: &Rc<Session>) -> Work {
         let spare = self.works.borrow_mut().pop();

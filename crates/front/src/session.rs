@@ -84,7 +84,7 @@ pub(crate) async fn serve(front: Rc<Front>, door: Rc<Door>, stream: net::Stream)
 /// Counts why the connection ended. As in Varnish, one that ended between two requests has its reason alone, and what is no
 /// fault of anybody's is no error. Source: `tbl/sess_close.h` of Varnish 7.1.
 fn count_close(counters: &observe::Counters, reason: &str) {
-    if !matches!(reason, "REM_CLOSE" | "RX_CLOSE_IDLE" | "RX_TIMEOUT") {
+    if !matches!(reason, "REM_CLOSE" | "RX_CLOSE_IDLE" | "RX_TIMEOUT" | "RX_OVERFLOW" | "OVERLOAD") {
         counters.sess_closed.inc();
     }
     if !matches!(reason, "REM_CLOSE" | "REQ_CLOSE" | "RX_CLOSE_IDLE" | "TX_PIPE" | "TX_EOF" | "RESP_CLOSE") {
@@ -103,6 +103,9 @@ fn count_close(counters: &observe::Counters, reason: &str) {
         "RESP_CLOSE" => counters.sc_resp_close.inc(),
         "REQ_HTTP10" => counters.sc_req_http10.inc(),
         "VCL_FAILURE" => counters.sc_vcl_failure.inc(),
+        "OVERLOAD" => counters.sc_overload.inc(),
+        "RX_BODY" => counters.sc_rx_body.inc(),
+        "TX_EOF" => counters.sc_tx_eof.inc(),
         _ => {}
     }
 }

@@ -27,6 +27,8 @@ pub struct Settings {
     /// Whether an `https://` target is taken apart as an `http://` one is (`feature=+https_scheme`); else it stays whole in
     /// `req.url`, as in Varnish.
     pub https_scheme: bool,
+    /// Whether a session that wakes up is to look if it finds room (`debug.reqpool.fail`).
+    pub may_find_no_room: bool,
     /// HTTP/2, if it is spoken.
     pub http2: Option<crate::Http2Settings>,
 }
@@ -43,6 +45,7 @@ impl Default for Settings {
             linger: 1.0,
             limits: Limits::default(),
             https_scheme: false,
+            may_find_no_room: false,
             http2: None,
         }
     }

@@ -121,6 +121,12 @@ mod tests {
     use crate::vsl::Settings;
     use std::path::PathBuf;
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     struct Scratch(PathBuf);
 
     impl Drop for Scratch {
@@ -130,7 +136,7 @@ mod tests {
     }
 
     fn log(name: &str) -> (Scratch, Worker) {
-        let path = std::env::temp_dir().join(format!("copal-block-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copal-block-{}-{name}", unique()));
         std::fs::create_dir(&path).unwrap();
         let worker = Worker::create(&path, &Settings { space: 1 << 20, ..Settings::default() }, 0.0).unwrap();
         (Scratch(path), worker)

@@ -74,9 +74,15 @@ mod tests {
     use crate::shm::Worker;
     use crate::vsl::Settings;
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     #[test]
     fn they_are_as_if_made_one_by_one() {
-        let path = std::env::temp_dir().join(format!("copal-native-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copal-native-{}", unique()));
         std::fs::create_dir(&path).unwrap();
         let settings = Settings { space: 1 << 20, ..Settings::default() };
         let worker = Worker::create(&path, &settings, 0.0).unwrap();

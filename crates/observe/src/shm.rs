@@ -6,7 +6,7 @@
 //! threads --> VBE.*, SMA.* (class Stat) --> both
 //! ```
 
-use crate::counters::{COPAL, Counters, MAIN};
+use crate::counters::{COPAL, Counter, Counters, MAIN};
 use crate::map::{Mapping, View};
 use crate::point::SectionKind;
 use crate::records::LogWriter;
@@ -219,6 +219,13 @@ impl CounterSet {
     /// `set` where one thread alone knows the value.
     pub fn control(&self) -> &Counters {
         &self.control
+    }
+
+    /// What all stripes together have counted of `counter` so far.
+    pub fn total(&self, counter: impl Fn(&Counters) -> &Counter) -> u64 {
+        let stripes = self.stripes.lock();
+        let stripe = |segment: &Segment| View::<Counters>::new(Arc::clone(segment.mapping()), HEAD_BYTES);
+        stripes.segments.iter().fold(0, |sum, segment| sum.wrapping_add(counter(&stripe(segment)).get()))
     }
 
     /// Counters of the backend `<vcl>.<backend>`.

@@ -412,10 +412,16 @@ mod tests {
     use crate::records::{Kind, Records};
     use crate::shm::Worker;
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     /// A writer that stands still half way is not written over, and holds up nobody for long.
     #[test]
     fn a_writer_that_stands_still_is_waited_for_and_then_costs_records() {
-        let path = std::env::temp_dir().join(format!("copal-vsl-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copal-vsl-{}", unique()));
         std::fs::create_dir(&path).unwrap();
         let settings = Settings { space: SPACE_MIN, ..Settings::default() };
         let worker = Worker::create(&path, &settings, 0.0).unwrap();

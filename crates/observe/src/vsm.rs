@@ -360,6 +360,12 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     #[test]
     fn names_become_directories() {
         for (name, variable, expected) in [
@@ -380,8 +386,7 @@ pub(crate) mod tests {
     impl Scratch {
         pub(crate) fn new() -> Scratch {
             static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name =
-                format!("copal-observe-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let name = format!("copal-observe-{}-{}", unique(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             fs::create_dir(&path).unwrap();
             Scratch(path)

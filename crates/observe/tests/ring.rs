@@ -6,12 +6,18 @@ use copal_observe::{Field, Kind, Mask, Records, Tag, Worker};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+/// A number of this run alone: one that was killed leaves its files.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(())
+}
+
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("copal-ring-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("copal-ring-{}-{}", unique(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).unwrap();
         Scratch(path)

@@ -2,7 +2,7 @@
 
 use crate::backend::Counters;
 use crate::group::Group;
-use crate::probe::Report;
+use crate::probe::{Report, Room};
 use crate::settings::Settings;
 use copal_base::Live;
 use copal_base::clock::Clock;
@@ -30,6 +30,8 @@ pub struct Maker {
     pub settings: Arc<Live<Settings>>,
     /// Makes counters.
     pub counters: MakeCounters,
+    /// Whether the next probe may be made.
+    pub room: Arc<Room>,
     /// Takes the outcomes of probes.
     pub report: Arc<dyn Fn(&Report) + Send + Sync>,
     /// Runs something on the upkeep thread.
@@ -50,10 +52,11 @@ impl Maker {
         clock: Arc<dyn Clock>,
         settings: Arc<Live<Settings>>,
         counters: MakeCounters,
+        room: Arc<Room>,
         report: Arc<dyn Fn(&Report) + Send + Sync>,
         spawn: Box<dyn Fn(Task) + Send + Sync>,
     ) -> Arc<Self> {
-        Arc::new(Self { clock, settings, counters, report, spawn, passing: Mutex::default() })
+        Arc::new(Self { clock, settings, counters, room, report, spawn, passing: Mutex::default() })
     }
 
     /// The passing group known by `key`, or the one that `make` makes. It ends by itself when nobody has asked for it in

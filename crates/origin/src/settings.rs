@@ -33,6 +33,8 @@ pub struct Settings {
     pub prefer_ipv6: bool,
     /// Unused connections kept for one address on one thread, at most.
     pub idle_max: usize,
+    /// Bytes of a response's body that are read at once, at most; 0 is no bound (`debug.fragfetch`).
+    pub piece_max: usize,
     /// Addresses to which no unused connections are kept: those of VCLs that are cold alone.
     pub resting: Arc<HashSet<Endpoint>>,
 }
@@ -52,6 +54,7 @@ impl Default for Settings {
             limits: Limits::default(),
             prefer_ipv6: false,
             idle_max: 256,
+            piece_max: 0,
             resting: Arc::default(),
         }
     }

@@ -490,7 +490,10 @@ fn probes_make_a_backend_sick_and_well_again() {
             }
         };
         let shared: Arc<dyn Clock> = clock.clone();
-        let runner = probe::run(Arc::clone(&stage.backend), shared, stop.clone(), report);
+        // The third is left out, and nobody notices.
+        let probes = std::sync::atomic::AtomicUsize::new(0);
+        let room = Arc::new(move || probes.fetch_add(1, std::sync::atomic::Ordering::Relaxed) != 2);
+        let runner = probe::run(Arc::clone(&stage.backend), shared, room, stop.clone(), report);
         let origin = async {
             for status in [500, 200, 200, 404] {
                 let (mut stream, _) = stage.listener.accept().await.unwrap();
@@ -524,5 +527,5 @@ fn probing_can_run_on_any_runtime() {
     let definition =
         BackendDefinition { name: "b".into(), host: "127.0.0.1".into(), ..BackendDefinition::default() };
     let backend = Backend::new(&definition, "v", Counters::default(), &Settings::default(), 0.0).unwrap();
-    is_send(&probe::run(backend, Arc::new(ManualClock::new(0.0)), Stop::new(), |_| {}));
+    is_send(&probe::run(backend, Arc::new(ManualClock::new(0.0)), Arc::new(|| true), Stop::new(), |_| {}));
 }

@@ -105,6 +105,8 @@ pub(crate) enum Ask {
         chunk: Option<u32>,
     },
     Reseed(u32),
+    Fragment(u32),
+    Fail(u64),
     /// Seconds.
     DelayStop(f64),
     /// `debug.panic.worker`; there is no answer.

@@ -163,6 +163,23 @@ impl<P: Plant> Management<P> {
         }
     }
 
+    /// `debug.fragfetch`: how many bytes, 0 for no bound.
+    pub(super) fn fragfetch(&mut self, bytes: &str) -> Reply {
+        match bytes.parse() {
+            Ok(bytes) => {
+                self.plant.fragment(bytes);
+                Reply::done()
+            }
+            Err(_) => Reply::wrong(format!("Not a number: {bytes}")),
+        }
+    }
+
+    /// `debug.reqpool.fail`: any text is a plan.
+    pub(super) fn reqpool_fail(&mut self, plan: &str) -> Reply {
+        self.plant.fail(base::Schedule::parse(plan));
+        Reply::done()
+    }
+
     /// `debug.shutdown.delay`: seconds, or a duration with its unit. A worker that takes longer than `drain_limit` and
     /// `cli_timeout` together is killed, whatever is asked for here.
     pub(super) fn shutdown_delay(&mut self, delay: &str) -> Reply {
@@ -233,6 +250,11 @@ mod tests {
         check(&mut manager, "debug.shutdown.delay -1", 106, "Not a duration: -1");
         let told = manager.plant().log.borrow().clone();
         assert_eq!(told[told.len() - 4..], ["seed 0", "seed 9", "delay 2.5s", "delay 60s"]);
+        check(&mut manager, "debug.fragfetch 32", 200, "");
+        check(&mut manager, "debug.fragfetch x", 106, "Not a number: x");
+        check(&mut manager, "debug.reqpool.fail F_f", 200, "");
+        let told = manager.plant().log.borrow().clone();
+        assert_eq!(told[told.len() - 2..], ["pieces of 32", "fail 101"]);
         check(&mut manager, "panic.show", 300, "Child has not panicked or panic has been cleared");
         check(&mut manager, "stop", 200, "");
         check(

@@ -175,6 +175,8 @@ impl<P: Plant> Management<P> {
             Verb::Stop => self.stop_command(),
             Verb::PanicShow => self.panic_show(json),
             Verb::PanicClear => self.panic_clear(arguments),
+            Verb::DebugFragfetch => self.fragfetch(first),
+            Verb::DebugReqpoolFail => self.reqpool_fail(first),
             Verb::DebugShutdownDelay => self.shutdown_delay(first),
             Verb::DebugSrandom => self.srandom(first),
             Verb::DebugXid => self.xid(first, argument(1).unwrap_or_default()),

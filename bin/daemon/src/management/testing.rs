@@ -192,6 +192,14 @@ impl Plant for Paper {
         self.note(format!("seed {seed}"));
     }
 
+    fn fragment(&mut self, piece_max: u32) {
+        self.note(format!("pieces of {piece_max}"));
+    }
+
+    fn fail(&mut self, bits: u64) {
+        self.note(format!("fail {bits:b}"));
+    }
+
     fn delay_stop(&mut self, delay: Duration) {
         self.note(format!("delay {delay:?}"));
     }

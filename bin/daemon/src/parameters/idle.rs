@@ -95,14 +95,6 @@ pub(super) static IDLE: &[Row] = &[
     idle("thread_queue_limit", Count(0, None), "requests", "20", NO_POOLS).flags(&[Experimental]),
     idle("thread_stats_rate", Count(0, None), "requests", "10", "counters are read where they are counted")
         .flags(&[Experimental]),
-    idle(
-        "timeout_linger",
-        Seconds(0.0, None),
-        "seconds",
-        "0.050",
-        "no thread waits for a connection, so none lingers",
-    )
-    .flags(&[Experimental]),
     idle("vary_notice", Count(1, None), "variants", "10", "many variants are not reported"),
     idle("vcc_allow_inline_c", Switch, "bool", "off", NO_C),
     idle("vmod_path", Text, "", "", "modules are part of the program").flags(&[BuildOptions]),

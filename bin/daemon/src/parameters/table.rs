@@ -238,6 +238,9 @@ parameters! {
         "How long a client's connection is idle before the kernel begins to probe it.";
     timeout_idle: f64 = 5.0, Seconds(0.0, None), "seconds", [],
         "How long a client's connection may wait for its next request.";
+    timeout_linger: f64 = 0.05, Seconds(0.0, None), "seconds", [Experimental],
+        "How long a client's connection may wait and still be sure of its thread: of meaning only to debug.reqpool.fail, \
+         since no thread waits for a connection.";
     vcc_err_unref: bool = true, Switch, "bool", [],
         "Whether VCL is refused that defines a backend, ACL, probe or subroutine and does not use it.";
     vcc_unsafe_path: bool = true, Switch, "bool", [],

@@ -470,6 +470,14 @@ impl Plant for Remote {
         self.ask(&Ask::Reseed(seed));
     }
 
+    fn fragment(&mut self, piece_max: u32) {
+        self.ask(&Ask::Fragment(piece_max));
+    }
+
+    fn fail(&mut self, bits: u64) {
+        self.ask(&Ask::Fail(bits));
+    }
+
     fn delay_stop(&mut self, delay: Duration) {
         self.ask(&Ask::DelayStop(delay.as_secs_f64()));
     }

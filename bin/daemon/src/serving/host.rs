@@ -80,14 +80,7 @@ impl Host for LoadHost {
     }
 
     fn storage(&self, name: &[u8], property: StorageVar) -> Result<Value> {
-        let store = self.shared.stores.find(name);
-        let store = store.ok_or_else(|| Fault(format!("no storage {}", String::from_utf8_lossy(name))))?;
-        let statistics = store.statistics();
-        Ok(match property {
-            StorageVar::FreeSpace => Value::Bytes(statistics.space),
-            StorageVar::UsedSpace => Value::Bytes(statistics.bytes),
-            StorageVar::Happy => Value::Bool(true),
-        })
+        self.shared.stores.property(name, property)
     }
 
     fn borrow(&self, _: Var) -> Option<&[u8]> {

@@ -234,6 +234,18 @@ impl Plant for Serving {
         }
     }
 
+    fn fragment(&mut self, piece_max: u32) {
+        if let Some(running) = &self.running {
+            running.fragment(piece_max as usize);
+        }
+    }
+
+    fn fail(&mut self, bits: u64) {
+        if let Some(running) = &self.running {
+            running.fail(bits);
+        }
+    }
+
     fn delay_stop(&mut self, delay: Duration) {
         self.stop_delay = delay;
     }

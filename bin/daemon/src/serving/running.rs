@@ -15,6 +15,7 @@ use cache::{Shared, Stores, Vcl};
 use copal_admin as admin;
 use copal_base as base;
 use copal_cache as cache;
+use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -91,6 +92,7 @@ impl Running {
             outages: cache::outages::Outages::default(),
             vxids: Arc::new(VxidSource::default()),
             reseed: cache::Reseed::default(),
+            no_room: Arc::default(),
             ranges: cache::Ranges::default(),
             maker: OnceLock::new(),
         });
@@ -125,6 +127,8 @@ impl Running {
     /// A thread cannot be made; those made are ended.
     pub(super) fn open(&mut self, doors: &[Listening], parameters: &Parameters) -> Result<(), String> {
         self.threads = Some(Threads::start(&self.parts, doors, &wire_up::worker(parameters))?);
+        // All of them are one.
+        self.parts.counters.control().pools.set(1);
         Ok(())
     }
 
@@ -344,6 +348,10 @@ impl Running {
         control.n_vcl.set(ready + discarded);
         control.n_vcl_avail.set(ready);
         control.n_vcl_discard.set(discarded);
+        let vcls = self.services.values().map(|service| &service.vcl).chain(&self.lingering);
+        let modules: HashSet<&str> =
+            vcls.flat_map(|vcl| vcl.instance.program.modules.iter().copied()).collect();
+        control.vmods.set(modules.len() as u64);
     }
 
     /// Puts parameters into effect.
@@ -355,9 +363,12 @@ impl Running {
         ));
         self.parts.shared.bans.set_dups(parameters.ban_dups);
         self.parts.shared.index.tags.set_max(parameters.xkey_max);
-        self.parts.front.set(wire_up::front(parameters));
-        let resting = Arc::clone(&self.parts.origin.get().resting);
-        self.parts.origin.set(origin::Settings { resting, ..wire_up::origin(parameters) });
+        let before = self.parts.front.get();
+        let may_find_no_room = before.may_find_no_room;
+        self.parts.front.set(front::Settings { may_find_no_room, ..wire_up::front(parameters) });
+        let before = self.parts.origin.get();
+        let (resting, piece_max) = (Arc::clone(&before.resting), before.piece_max);
+        self.parts.origin.set(origin::Settings { resting, piece_max, ..wire_up::origin(parameters) });
         for memory in &self.memories {
             memory.set_evict_max(parameters.nuke_limit);
         }
@@ -429,6 +440,17 @@ impl Running {
     /// Lets all threads draw random numbers anew from `seed`.
     pub(super) fn reseed(&self, seed: u32) {
         self.parts.shared.reseed.set(seed);
+    }
+
+    /// Lets no more than `piece_max` bytes of a response's body be read at once; 0 is no bound.
+    pub(super) fn fragment(&self, piece_max: usize) {
+        self.parts.origin.update(|settings| settings.piece_max = piece_max);
+    }
+
+    /// Lets the next sessions that wake up, and probes, find no room, as `bits` say.
+    pub(super) fn fail(&self, bits: u64) {
+        self.parts.shared.no_room.set(bits);
+        self.parts.front.update(|settings| settings.may_find_no_room = bits != 0);
     }
 
     /// All bans, newest first.

@@ -264,9 +264,24 @@ impl Gauges {
         control.n_object.set(objects);
         control.n_objectcore.set(objects);
         control.n_objecthead.set(parts.shared.index.key_count());
+        count_index(parts);
         count_failures(control, &parts.failures);
         count_bans(control, &parts.shared.bans);
     }
+}
+
+/// What need not be counted where it happens, because it follows from what is.
+fn count_index(parts: &Parts) {
+    let (control, counters) = (parts.counters.control(), &parts.counters);
+    // Each of these is a lookup, and none but these.
+    let found = counters.total(|stripe| &stripe.cache_hit) + counters.total(|stripe| &stripe.cache_hitpass);
+    let lookups =
+        found + counters.total(|stripe| &stripe.cache_miss) + counters.total(|stripe| &stripe.n_purges);
+    control.hcb_nolock.set(lookups);
+    // varnishd's expiry hears of each object that comes, and of each that goes by other means than expiry.
+    let heard = parts.shared.index.moves().saturating_sub(control.n_expired.get());
+    control.exp_mailed.set(heard);
+    control.exp_received.set(heard);
 }
 
 fn count_failures(control: &Counters, failures: &Statistics) {

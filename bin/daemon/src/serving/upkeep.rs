@@ -3,6 +3,7 @@
 use super::threads::{self, Parts};
 use crate::log;
 use copal_base::clock::Clock;
+use copal_cache as cache;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -39,6 +40,20 @@ fn reporter(writer: &LogWriter) -> impl Fn(&origin::probe::Report) + Send + Sync
     move |report| writer.record(Tag::Backend_health, 0, Kind::Raw, report.to_string().as_bytes())
 }
 
+/// Lets probes be left out as planned (`debug.reqpool.fail`), and says so in the log.
+fn room(parts: &Parts) -> impl Fn() -> bool + Send + Sync + use<> {
+    let (schedule, writer) = (Arc::clone(&parts.shared.no_room), parts.log.clone());
+    move || match schedule.attempt() {
+        None => true,
+        Some(left) => {
+            if writer.mask().has(Tag::Debug) {
+                writer.record(Tag::Debug, 0, Kind::Raw, cache::shared::no_room(left).as_bytes());
+            }
+            false
+        }
+    }
+}
+
 /// A handle on the thread.
 pub(super) struct Upkeep {
     desk: Arc<Desk>,
@@ -58,9 +73,10 @@ impl Upkeep {
         let (jobs, ended) = (Arc::clone(&desk), stop.clone());
         let main = move || async move {
             let (clock, writer) = (Arc::clone(&parts.shared.clock), parts.log.clone());
+            let room: Arc<origin::probe::Room> = Arc::new(room(&parts));
             let keeping = threads::keep_house(parts, shm, ended);
             tokio::select! {
-                () = take_jobs(&jobs, &clock, &writer) => {}
+                () = take_jobs(&jobs, &clock, &room, &writer) => {}
                 () = keeping => {}
             }
         };
@@ -84,6 +100,7 @@ impl Upkeep {
             Arc::clone(&parts.shared.clock),
             Arc::clone(&parts.origin),
             Box::new(make_counters),
+            Arc::new(room(parts)),
             Arc::new(reporter(&parts.log)),
             Box::new(move |task| desk.leave(Job::Task(task))),
         )
@@ -111,14 +128,15 @@ impl Drop for Upkeep {
     }
 }
 
-async fn take_jobs(desk: &Desk, clock: &Arc<dyn Clock>, writer: &LogWriter) {
+async fn take_jobs(desk: &Desk, clock: &Arc<dyn Clock>, room: &Arc<origin::probe::Room>, writer: &LogWriter) {
     loop {
         let jobs = std::mem::take(&mut *desk.jobs.lock().unwrap_or_else(PoisonError::into_inner));
         for job in jobs {
             match job {
                 Job::Probe { backend, stop } => {
                     let report = reporter(writer);
-                    net::worker::task(origin::probe::run(backend, Arc::clone(clock), stop, report));
+                    let (clock, room) = (Arc::clone(clock), Arc::clone(room));
+                    net::worker::task(origin::probe::run(backend, clock, room, stop, report));
                 }
                 Job::Task(make) => {
                     net::worker::task(make());

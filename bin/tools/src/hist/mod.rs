@@ -166,7 +166,8 @@ impl Display {
         }
         let Some(screen) = &mut self.screen else { return Ok(()) };
         let size = screen.size();
-        let mut draw = self.drawn.is_none_or(|drawn| drawn.elapsed().as_secs_f64() >= self.period);
+        let due = |drawn: Instant| drawn.elapsed().as_secs_f64() >= self.period;
+        let mut draw = screen.is_blank() || self.drawn.is_none_or(due);
         while let Some(key) = screen.key(0)? {
             draw = true;
             screen.touch();

@@ -52,7 +52,7 @@ pub(super) fn run(sample: impl Fn() -> Result<Sample, Failure>, raw: bool) -> Re
             note = None;
             stale = true;
         }
-        if stale {
+        if stale || screen.is_blank() {
             place.settle(&history, size);
             let text = note.as_ref().map(|(_, text)| text.as_str());
             screen.show(&page::rows(&history, &place, text, size))?;

@@ -158,8 +158,8 @@ impl Display {
             self.screen = Some(Screen::open()?);
         }
         let Some(screen) = &mut self.screen else { return Ok(()) };
-        let mut draw = self.drawn.is_none_or(|drawn| drawn.elapsed() >= INTERVAL);
         let size = screen.size();
+        let mut draw = screen.is_blank() || self.drawn.is_none_or(|drawn| drawn.elapsed() >= INTERVAL);
         while let Some(key) = screen.key(0)? {
             draw = true;
             match key {

@@ -450,6 +450,12 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     }
     release(fetch);
     log_transient(fetch);
+    let counters = &fetch.local.counters;
+    if fetch.uncacheable {
+        counters.beresp_uncacheable.inc()
+    } else {
+        counters.beresp_shortlived.inc()
+    }
     fetch.trail.records.fmt(Tag::Length, format_args!("{}", body.len()));
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);

@@ -116,7 +116,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     response.set_status(status, reason.as_deref().unwrap_or(standard));
     response.fields.clear();
     response.fields.push_known(Known::Date, &wire::date::format(fetch.now));
-    response.fields.push_known(Known::Server, fetch.current.settings.identity_product());
+    response.fields.push_known(Known::Server, fetch.current.settings.server());
     if let Some(trouble) = &fetch.trail.trouble {
         trouble.announce(&fetch.current.settings, &mut response.fields);
     }

@@ -142,7 +142,12 @@ async fn first_part(connection: &mut Connection) -> Result<(Vec<u8>, bool), orig
                 bytes.truncate(filled);
                 return Ok((bytes, true));
             }
-            Poll::Ready(Ok(count)) => filled += count,
+            Poll::Ready(Ok(count)) => {
+                filled += count;
+                if connection.piece_max().is_some() {
+                    break;
+                }
+            }
             Poll::Ready(Err(error)) => return Err(error),
             Poll::Pending => break,
         }
@@ -345,6 +350,7 @@ impl Job {
         if self.chain.is_empty() {
             let first = std::mem::take(&mut self.first);
             self.put(&mut fill, &first).await?;
+            self.after_piece(&connection).await;
             self.fill_plainly(&mut fill, &mut connection).await?;
         } else {
             self.fill_filtered(&mut fill, &mut connection, trail).await?;
@@ -379,6 +385,14 @@ impl Job {
                 }
                 Err(error) => return Err(Broken::Origin(error)),
             }
+            self.after_piece(connection).await;
+        }
+    }
+
+    /// Where the body is to come in small pieces, readers see each by itself.
+    async fn after_piece(&self, connection: &Connection) {
+        if self.streamed && connection.piece_max().is_some() {
+            filter::give_way().await;
         }
     }
 
@@ -406,6 +420,7 @@ impl Job {
             at += took.bytes;
             self.put(fill, &out).await?;
             pace.step().await;
+            self.after_piece(connection).await;
             if took.done && end {
                 return Ok(());
             }

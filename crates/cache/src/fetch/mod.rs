@@ -593,7 +593,6 @@ impl Fetch {
                 .text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
             return Err(Text::from_static(b"Request body was sent already"));
         }
-        self.local.counters.backend_retry.inc();
         let now = self.local.now();
         self.trail.timestamp("Retry", now);
         let (old, new) = (self.vxid, self.local.vxid());

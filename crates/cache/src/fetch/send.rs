@@ -28,7 +28,6 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
     fetch.trail.received_status = None;
     let Some(mut backend) = resolve(fetch) else {
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
-        fetch.local.counters.backend_unhealthy.inc();
         fetch.trail.records.fmt(Tag::FetchError, format_args!("Director {name} returned no backend"));
         fetch.trail.blame(Trouble::no_backend(&name));
         return gave_up(fetch);
@@ -82,6 +81,7 @@ fn is_idempotent(method: &[u8]) -> bool {
 fn log_failure(fetch: &mut Fetch, failure: &Failure) {
     match failure {
         Failure::Origin(Error::Malformed(reject), _) if is_framing(*reject) => {
+            fetch.local.counters.fetch_bad.inc();
             fetch.trail.records.text(Tag::Error, b"Body cannot be fetched");
         }
         _ => fetch.trail.records.fmt(Tag::FetchError, format_args!("{failure}")),
@@ -173,6 +173,7 @@ async fn exchange(
         fetch.uploaded = Some(now);
     }
     uploaded?;
+    fetch.local.counters.backend_req.inc();
     fetch.trail.timestamp("Bereq", now);
     let read = read_head(fetch, body, &mut connection).await;
     fetch.trail.received_head = connection.traffic().received_head_bytes;
@@ -239,7 +240,6 @@ fn opened(fetch: &mut Fetch, connection: &Connection) {
     } else {
         counters.backend_conn.inc();
     }
-    counters.backend_req.inc();
     fetch.backend_address = connection.peer();
     let peer = connection.peer().unwrap_or(UNIX_PEER);
     let local = connection.local().unwrap_or(UNIX_PEER);

@@ -44,16 +44,21 @@ impl Pace {
             return;
         }
         self.0 = 0;
-        let mut waited = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        give_way().await;
     }
+}
+
+/// Lets the thread's other tasks have a turn.
+pub(crate) async fn give_way() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Where filters leave their records and counts.

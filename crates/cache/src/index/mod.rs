@@ -46,6 +46,8 @@ pub struct Index {
     shards: Box<[Mutex<Shard>]>,
     /// Moves whenever an object is unlinked, so that hot tables know to look for dead entries.
     deaths: AtomicU64,
+    /// Objects that came in, and those that went out again; segments aside.
+    moves: AtomicU64,
     /// The bans that objects here were tested against.
     bans: Arc<Bans>,
     /// Objects by their surrogate keys.
@@ -128,7 +130,14 @@ impl Index {
     /// An empty index whose objects are tested against `bans`, and found by surrogate keys through `tags`.
     pub fn new(bans: Arc<Bans>, tags: Tags) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, deaths: AtomicU64::new(0), bans, tags, families: Families::default() }
+        Self {
+            shards,
+            deaths: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
+            bans,
+            tags,
+            families: Families::default(),
+        }
     }
 
     /// An object comes in; its shard is locked. False if it must not.
@@ -147,7 +156,9 @@ impl Index {
             self.bans.leave(object);
             return false;
         }
-        if !found {
+        if found {
+            self.moves.fetch_add(1, Ordering::Relaxed);
+        } else {
             self.bans.leave(object);
         }
         found
@@ -168,6 +179,7 @@ impl Index {
             self.families.leave(object);
             return;
         }
+        self.moves.fetch_add(1, Ordering::Relaxed);
         self.bans.leave(object);
         self.tags_leave(object);
         if is_sparse {
@@ -185,6 +197,11 @@ impl Index {
     /// How often an object was unlinked: unchanged means that no hot entry has died.
     pub fn deaths(&self) -> u64 {
         self.deaths.load(Ordering::Relaxed)
+    }
+
+    /// How many objects came in, and went out again, since the start: each counts twice in its life. Segments do not.
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
     }
 
     /// Keys in the index.

@@ -31,6 +31,11 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
         return Some(step);
     }
     let found = search(exchange, exchange.now, None, None);
+    if matches!(found, Found::Miss(_, _, Reason::Absent)) {
+        // As varnishd: a new key is what a lookup needs the lock for.
+        exchange.local.counters.hcb_lock.inc();
+        exchange.local.counters.hcb_insert.inc();
+    }
     after(exchange, found)
 }
 

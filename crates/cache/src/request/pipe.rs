@@ -21,8 +21,6 @@ use vcl::host::{Action, Sub};
 pub struct Pipe {
     /// The connection; it is not used for anything else afterwards.
     pub connection: origin::Connection,
-    /// Bytes of the head that were sent.
-    pub sent: u64,
     /// Counts it while it lasts.
     _place: Place,
     /// Its end is logged when it comes.
@@ -142,12 +140,7 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead, mut trail
             let now = exchange.local.now();
             exchange.timestamp("Pipe", now);
             exchange.transfer.pipe_head = head.len() as u64;
-            Step::Done(Outcome::Pipe(Box::new(Pipe {
-                connection,
-                sent: head.len() as u64,
-                _place: place,
-                _trail: trail,
-            })))
+            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, _place: place, _trail: trail })))
         }
         Err(error) => {
             exchange

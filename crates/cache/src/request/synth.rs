@@ -49,7 +49,7 @@ fn prepare(exchange: &mut Exchange, status: u16, reason: Option<Text>, waits: bo
     response.set_status(status, reason.as_deref().unwrap_or(standard_reason(status % 1000).as_bytes()));
     response.fields.clear();
     response.fields.push_known(Known::Date, &wire::date::format(now));
-    response.fields.push_known(Known::Server, exchange.current.settings.identity_product());
+    response.fields.push_known(Known::Server, exchange.current.settings.server());
     let mut vxid = Vec::with_capacity(10);
     copal_base::units::push_integer(&mut vxid, u64::from(exchange.vxid));
     response.fields.push_known(Known::XVarnish, &vxid);

@@ -31,6 +31,12 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use vcl::vmod::{Registry, Vmod};
 
+/// A number of this run alone: one that was killed leaves its files.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(())
+}
+
 /// Longer than this nothing takes to come to rest.
 const HANG: Duration = Duration::from_secs(20);
 
@@ -40,7 +46,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("copal-history-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("copal-history-{}-{}", unique(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("a directory for shared memory");
         Self(path)
@@ -359,6 +365,7 @@ fn shared(state: &State) -> Arc<Shared> {
         bans,
         vxids: Arc::new(VxidSource::default()),
         reseed: cache::Reseed::default(),
+        no_room: Arc::default(),
         ranges: cache::Ranges::default(),
         outages: Default::default(),
         maker: OnceLock::new(),

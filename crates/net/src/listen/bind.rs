@@ -297,6 +297,12 @@ fn look_up(
 mod tests {
     use super::*;
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     fn bound(argument: &str, threads: usize) -> Result<Vec<Listening>, BindError> {
         bind(&Spec::parse(argument, 0).unwrap(), threads, &Settings::default())
     }
@@ -338,7 +344,7 @@ mod tests {
 
     #[test]
     fn unix_sockets_replace_stale_files_only() {
-        let directory = std::env::temp_dir().join(format!("copal-net-bind-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("copal-net-bind-{}", unique()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("socket").display().to_string();
         let first = bound(&format!("{path},mode=600"), 2).unwrap();

@@ -6,7 +6,7 @@ use copal_net::within;
 
 impl Connection {
     /// Reads the next bytes of the body into `target`, decoded; 0 is its end, seen and not assumed. Plain bodies are read
-    /// straight into `target`. No single wait is longer than the between-bytes timeout.
+    /// straight into `target`. With a `piece_max`, no more than that at once. No single wait is longer than the between-bytes timeout.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::Malformed`] (chunks), [`Error::BetweenBytesTimeout`], [`Error::Receive`],
@@ -16,6 +16,8 @@ impl Connection {
     /// If `target` is empty.
     pub async fn read_body(&mut self, target: &mut [u8]) -> Result<usize, Error> {
         assert!(!target.is_empty(), "no room to read a body into");
+        let most = target.len().min(self.piece_max);
+        let target = &mut target[..most];
         let result = match self.body {
             Body::Ended => return Ok(0),
             Body::Before | Body::Broken => return Err(Error::Truncated),

@@ -100,6 +100,8 @@ pub struct Connection {
     body_max: u64,
     /// A transfer coding without a meaning is overlooked.
     takes_any_coding: bool,
+    /// How much of it is read at once.
+    piece_max: usize,
 }
 
 impl Connection {
@@ -129,6 +131,7 @@ impl Connection {
             ends: None,
             body_max: u64::MAX,
             takes_any_coding: false,
+            piece_max: usize::MAX,
         }
     }
 
@@ -168,6 +171,11 @@ impl Connection {
     /// The number of its descriptor, for the log.
     pub fn descriptor(&self) -> i32 {
         self.stream.as_raw_fd()
+    }
+
+    /// How many bytes of the response's body are read at once at most, if that is bounded.
+    pub fn piece_max(&self) -> Option<usize> {
+        (self.piece_max < usize::MAX).then_some(self.piece_max)
     }
 
     /// Bytes so far.
@@ -223,6 +231,7 @@ impl Connection {
         let span = (seconds > 0.0).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten();
         self.ends = span.and_then(|span| Instant::now().checked_add(span));
         self.body_max = if settings.fetch_bytes_max > 0 { settings.fetch_bytes_max } else { u64::MAX };
+        self.piece_max = if settings.piece_max > 0 { settings.piece_max } else { usize::MAX };
     }
 
     /// Whether the answer takes too long as a whole.

@@ -42,7 +42,8 @@ impl Probed {
             let stop = Stop::new();
             let report = Arc::clone(&group.maker.report);
             let clock = Arc::clone(&group.maker.clock);
-            task(probe::run(Arc::clone(&member), clock, stop.clone(), move |outcome| report(outcome)));
+            let room = Arc::clone(&group.maker.room);
+            task(probe::run(Arc::clone(&member), clock, room, stop.clone(), move |outcome| report(outcome)));
             self.0.push((member, stop));
         }
     }

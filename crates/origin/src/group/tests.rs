@@ -12,6 +12,7 @@ fn maker() -> Arc<Maker> {
         Arc::new(SystemClock),
         Arc::new(Live::new(Settings::default())),
         Box::new(|_, _| Ok(Counters::default())),
+        Arc::new(|| true),
         Arc::new(|_| {}),
         Box::new(|_| {}),
     )

@@ -48,6 +48,9 @@ impl State {
     }
 }
 
+/// Whether the next probe may be made; asked once for each.
+pub type Room = dyn Fn() -> bool + Send + Sync;
+
 /// How far one probe came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {

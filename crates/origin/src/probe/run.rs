@@ -1,6 +1,6 @@
 //! Asking a backend how it is, again and again.
 
-use super::{Outcome, Report, State};
+use super::{Outcome, Report, Room, State};
 use crate::backend::Backend;
 use crate::dial::{OpenError, proxy_header};
 use copal_base::clock::Clock;
@@ -20,7 +20,15 @@ const LINE_MAX: usize = 128;
 /// Probes `backend` at once and then at every interval, until `stop`: while its VCL is warm. Each outcome goes into the
 /// backend's health and counters and then to `report`. Returns at once if the backend has no probe. Runs on any tokio
 /// runtime with input, output and time.
-pub async fn run(backend: Arc<Backend>, clock: Arc<dyn Clock>, stop: Stop, mut report: impl FnMut(&Report)) {
+///
+/// A probe for which there is no `room` is left out, and nothing is said of it.
+pub async fn run(
+    backend: Arc<Backend>,
+    clock: Arc<dyn Clock>,
+    room: Arc<Room>,
+    stop: Stop,
+    mut report: impl FnMut(&Report),
+) {
     let Some(state) = backend.probe() else { return };
     let interval = seconds(state.definition().interval).max(INTERVAL_MIN);
     if !state.told.swap(true, Ordering::Relaxed) {
@@ -28,7 +36,8 @@ pub async fn run(backend: Arc<Backend>, clock: Arc<dyn Clock>, stop: Stop, mut r
     }
     // As in varnishd: at each start and end of the probing.
     report(&standing(&backend, state, false));
-    poke_until(&backend, state, &*clock, &stop, interval, &mut report).await;
+    let poker = Poker { backend: &backend, state, clock: &*clock, room: &*room, interval };
+    poker.run(&stop, &mut report).await;
     report(&standing(&backend, state, false));
 }
 
@@ -40,24 +49,30 @@ fn standing(backend: &Backend, state: &State, fresh: bool) -> Report {
     Report { backend: backend.definition().name.clone(), verdict, outcome, window }
 }
 
-async fn poke_until(
-    backend: &Backend,
-    state: &State,
-    clock: &dyn Clock,
-    stop: &Stop,
+/// What probing one backend takes.
+struct Poker<'a> {
+    backend: &'a Backend,
+    state: &'a State,
+    clock: &'a dyn Clock,
+    room: &'a Room,
     interval: Duration,
-    report: &mut impl FnMut(&Report),
-) {
-    loop {
-        let next = Instant::now() + interval;
-        let outcome = tokio::select! {
-            outcome = poke(backend, state) => outcome,
-            () = stop.wait() => return,
-        };
-        report(&record(backend, state, outcome, clock.now()));
-        tokio::select! {
-            () = sleep_until(next) => {}
-            () = stop.wait() => return,
+}
+
+impl Poker<'_> {
+    async fn run(&self, stop: &Stop, report: &mut impl FnMut(&Report)) {
+        loop {
+            let next = Instant::now() + self.interval;
+            if (self.room)() {
+                let outcome = tokio::select! {
+                    outcome = poke(self.backend, self.state) => outcome,
+                    () = stop.wait() => return,
+                };
+                report(&record(self.backend, self.state, outcome, self.clock.now()));
+            }
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = stop.wait() => return,
+            }
         }
     }
 }

@@ -128,9 +128,15 @@ mod tests {
     use super::*;
     use crate::testing::{FakeHost, call_std, call_std_on, text};
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     #[test]
     fn a_file_is_read_once() {
-        let path = std::env::temp_dir().join(format!("copal-vmods-file-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copal-vmods-file-{}", unique()));
         std::fs::write(&path, b"one\n").unwrap();
         let kept = Kept::default();
         let name = Bytes::copy_from_slice(path.as_os_str().as_bytes());

@@ -75,6 +75,12 @@ mod tests {
     use super::*;
     use crate::testing::{FakeHost, call_std_on, text};
 
+    /// A number of this run alone: one that was killed leaves its files.
+    fn unique() -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(())
+    }
+
     #[test]
     fn records_go_where_they_belong() {
         let mut host = FakeHost::default();
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn syslog_arrives_and_its_absence_is_no_error() {
-        let path = std::env::temp_dir().join(format!("copal-vmods-log-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("copal-vmods-log-{}", unique()));
         let receiver = UnixDatagram::bind(&path).unwrap();
         send(b"<9>hello", &path);
         let mut buffer = [0; 64];
