@@ -202,6 +202,7 @@ mod tests {
             Arc::new(SystemClock),
             Arc::new(Live::new(Settings::default())),
             Box::new(|_, _| Ok(Counters::default())),
+            Arc::new(|| true),
             Arc::new(|_| {}),
             Box::new(|_| {}),
         );
