@@ -247,7 +247,7 @@ def unread_output():
                 process.stdin.write(b"banner\nhelp\n" * 100)
                 process.stdin.flush()
                 if mode == "-d":
-                    subprocess.run([*adm, "vcl.inline", "x", "vcl 4.1; backend none none;"], check=True, stdout=subprocess.DEVNULL)
+                    subprocess.run([*adm, "vcl.inline", "x", quote("vcl 4.1; backend none none;")], check=True, stdout=subprocess.DEVNULL)
                     subprocess.run([*adm, "vcl.use", "x"], check=True, stdout=subprocess.DEVNULL)
                     subprocess.run([*adm, "start"], check=True, stdout=subprocess.DEVNULL)
                 for value in range(20):
