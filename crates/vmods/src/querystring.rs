@@ -49,7 +49,7 @@ pub(crate) static VMOD: Vmod = Vmod {
             "add_glob"(required("glob", Type::String)) -> Void, add_glob, in INIT;
             "add_regex"(required("regex", Type::Regex)) -> Void, add_regex, in INIT;
             "apply"(optional("url", Type::String), or("mode", MODE, "drop")) -> String, apply;
-            "extract"(optional("url", Type::String), or("mode", MODE, "keep")) -> String, extract;
+            "extract"(optional("url", Type::String), or("mode", MODE, "drop")) -> String, extract;
         },
     }],
 };
@@ -67,15 +67,15 @@ enum Criterion {
 struct Filter {
     sort: bool,
     uniq: bool,
-    /// Criteria are for the name, not for name and value.
+    /// Criteria are for the name, not for name and value; so are order and likeness.
     by_name: bool,
     criteria: RwLock<Vec<Criterion>>,
 }
 
 impl Filter {
-    fn means(&self, parameter: &[u8]) -> Result<bool> {
+    fn means(&self, parameter: &[u8], criteria: &[Criterion]) -> Result<bool> {
         let subject = if self.by_name { name(parameter) } else { parameter };
-        for criterion in &*self.criteria.read() {
+        for criterion in criteria {
             let met = match criterion {
                 Criterion::Exactly(text) => subject == text,
                 Criterion::Glob(pattern) => glob(pattern, subject),
@@ -88,15 +88,16 @@ impl Filter {
         Ok(false)
     }
 
-    /// The parameters of `query` that are meant (or the others), in the filter's order.
+    /// The parameters of `query` that are meant (or the others), in the filter's order. A filter without criteria leaves all.
     fn select<'query>(&self, query: &'query [u8], keep: bool) -> Result<Vec<&'query [u8]>> {
         let mut selected = Vec::new();
+        let criteria = self.criteria.read();
         for parameter in parameters(query) {
-            if self.means(parameter)? == keep {
+            if criteria.is_empty() || self.means(parameter, &criteria)? == keep {
                 selected.push(parameter);
             }
         }
-        arrange(&mut selected, self.sort, self.uniq);
+        arrange(&mut selected, self.sort, self.uniq, self.by_name);
         Ok(selected)
     }
 }
@@ -118,13 +119,14 @@ fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
     query.split(|&byte| byte == b'&').filter(|parameter| !name(parameter).is_empty())
 }
 
-fn arrange(parameters: &mut Vec<&[u8]>, sort: bool, uniq: bool) {
+/// Sorts, leaving what is alike in the order it has, and drops those that are like the one before: by name, or as a whole.
+fn arrange(parameters: &mut Vec<&[u8]>, sort: bool, uniq: bool, by_name: bool) {
+    let key = |parameter: &[u8]| if by_name { name(parameter).len() } else { parameter.len() };
     if sort {
-        parameters.sort_unstable();
+        parameters.sort_by(|one, other| one[..key(one)].cmp(&other[..key(other)]));
     }
     if uniq {
-        let mut seen = std::collections::HashSet::new();
-        parameters.retain(|parameter| seen.insert(*parameter));
+        parameters.dedup_by(|next, kept| next[..key(next)] == kept[..key(kept)]);
     }
 }
 
@@ -173,7 +175,7 @@ fn sort(call: &mut Call<'_>) -> Result<Value> {
 fn arranged(url: &Text, sort: bool, uniq: bool) -> Text {
     let (path, Some(query)) = split(url) else { return url.clone() };
     let mut parameters: Vec<&[u8]> = parameters(query).collect();
-    arrange(&mut parameters, sort, uniq);
+    arrange(&mut parameters, sort, uniq, false);
     join(path, &parameters)
 }
 
@@ -289,14 +291,13 @@ fn apply(call: &mut Call<'_>) -> Result<Value> {
     Ok(Value::text(join(path, &filter.select(query, keep)?)))
 }
 
-/// `x.extract([url], mode=keep)`: the query that the filter leaves, without the URL; unset if there is none.
+/// `x.extract([url], mode=drop)`: the query that the filter leaves, without the URL; unset if the URL has none.
 fn extract(call: &mut Call<'_>) -> Result<Value> {
     let filter = filter(call)?;
     let keep = Arguments(call.arguments).word(1)? == "keep";
     let Some(url) = url(call)? else { return Ok(Value::String(None)) };
-    let Some(query) = split(&url).1 else { return Ok(Value::String(None)) };
-    let selected = filter.select(query, keep)?;
-    Ok(Value::String((!selected.is_empty()).then(|| selected.join(&b'&').into())))
+    let Some(query) = split(&url).1.filter(|query| !query.is_empty()) else { return Ok(Value::String(None)) };
+    Ok(Value::text(filter.select(query, keep)?.join(&b'&')))
 }
 
 #[cfg(test)]
@@ -383,10 +384,30 @@ mod tests {
         check_filter(&filter, "apply", url, "drop", "/p?q=2&identity&q=2");
         check_filter(&filter, "apply", url, "keep", "/p?utm_a=1&id=3&x-y=4");
         check_filter(&filter, "extract", url, "keep", "utm_a=1&id=3&x-y=4");
-        check_filter(&filter, "extract", "/p?q", "keep", "(unset)");
+        check_filter(&filter, "extract", "/p?q", "keep", "");
+        check_filter(&filter, "extract", "/p?", "keep", "(unset)");
+        check_filter(&filter, "extract", "/p", "drop", "(unset)");
         check_filter(&filter, "apply", "/p?id", "drop", "/p");
         let sorted = filter_of(true, true, "name", criteria());
         check_filter(&sorted, "apply", url, "drop", "/p?identity&q=2");
+    }
+
+    /// Order and likeness are those of what criteria look at, and what is alike keeps its order.
+    #[test]
+    fn order_and_likeness() {
+        let url = "/p?b=2&b=1&a=2&a=1&a=1&b=1&a";
+        for (sort, uniq, by, expected) in [
+            (true, false, "name", "/p?a=2&a=1&a=1&a&b=2&b=1&b=1"),
+            (true, false, "param", "/p?a&a=1&a=1&a=2&b=1&b=1&b=2"),
+            (true, true, "name", "/p?a=2&b=2"),
+            (true, true, "param", "/p?a&a=1&a=2&b=1&b=2"),
+            (false, true, "name", "/p?b=2&a=2&b=1&a"),
+            (false, true, "param", "/p?b=2&b=1&a=2&a=1&b=1&a"),
+        ] {
+            let filter = filter_of(sort, uniq, by, vec![]);
+            check_filter(&filter, "apply", url, "drop", expected);
+            check_filter(&filter, "apply", url, "keep", expected);
+        }
     }
 
     #[test]
