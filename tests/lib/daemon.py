@@ -66,8 +66,10 @@ class Daemon:
     """A running daemon. `port` is the TCP port of the first listener, `ports` those of all by name (a0, a1 ...)."""
 
     def __init__(self, vcl=None, *, listen=("127.0.0.1:0",), params=None, store=("malloc,256m",), arguments=(),
-                 backend=None, exact=None, environment=None):
-        """`vcl` is source text; `params` become -p; `exact` replaces all arguments but -n, -T and -S."""
+                 backend=None, exact=None, environment=None, program=COPALD):
+        """`vcl` is source text; `params` become -p; `exact` replaces all arguments but -n, -T and -S; `program` is varnishd
+        where a case compares the two."""
+        self.is_varnish = "varnishd" in os.path.basename(program)
         self.folder = tempfile.mkdtemp(prefix="copal-test.")
         os.chmod(self.folder, 0o755)
         self.secret = os.path.join(self.folder, "secret")
@@ -78,7 +80,7 @@ class Daemon:
         self.vcl_file = None
         if vcl is not None:
             self.vcl_file = self.write("start.vcl", vcl)
-        command = [COPALD, "-j", "none"]
+        command = [program, "-j", "none"]
         command += ["-n", self.name, "-T", "127.0.0.1:0", "-S", self.secret]
         if exact is not None:
             command += [part.replace("@VCL@", self.vcl_file or "") for part in exact]
@@ -103,7 +105,7 @@ class Daemon:
         _running.append(self)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        (self._learn_varnish if IS_VARNISH else self._learn_copal)()
+        (self._learn_varnish if self.is_varnish else self._learn_copal)()
         self.port = next(iter(self.ports.values()), None)
 
     def write(self, name, text):
@@ -175,7 +177,7 @@ class Daemon:
 
     def counters(self):
         """All counters as {name: value}, read by the statistics tool of the daemon's own project."""
-        tool = ["varnishstat"] if IS_VARNISH else [COPAL, "stat"]
+        tool = ["varnishstat"] if self.is_varnish else [COPAL, "stat"]
         text = subprocess.run(tool + ["-n", self.name, "-1"], stdout=subprocess.PIPE, check=True, timeout=20).stdout
         rows = [line.split() for line in text.decode().splitlines()]
         return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].lstrip("-").isdigit()}

@@ -64,11 +64,44 @@ impl Header<'_> {
         Ok(())
     }
 
-    fn check(&mut self, name: &[u8], value: &[u8], room: Room, is_new: bool) -> Result<()> {
-        if !wire::syntax::valid_value(value) {
-            let shown = [name, b": ", value].concat();
-            return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(&shown))));
+    /// Puts other fields in the place of some, by their number, or takes them away. `changes` is in ascending order.
+    ///
+    /// # Errors
+    /// As [`Header::add`], and the message as it was.
+    pub(crate) fn change(&mut self, changes: &[(usize, Option<(Text, Text)>)], room: Room) -> Result<()> {
+        let mut changed = Fields::new();
+        let mut left = changes.iter().peekable();
+        for (number, field) in self.fields.iter().enumerate() {
+            let pushed = match left.next_if(|(at, _)| *at == number) {
+                None => changed.push(field.name, field.value),
+                Some((_, None)) => true,
+                Some((_, Some((name, value)))) => {
+                    // A value that is none would be refused by `push`, too, but without saying which.
+                    check_value(name, value)?;
+                    changed.push(name, value)
+                }
+            };
+            if !pushed {
+                return Err(Fault(format!("Bad header {}", String::from_utf8_lossy(field.name))));
+            }
         }
+        if changed.byte_len() > room.bytes {
+            return Err(Fault("Workspace overflow".into()));
+        }
+        for (number, new) in changes {
+            if let Some(old) = self.fields.lines().nth(*number) {
+                self.records.text(self.unset, old);
+            }
+            if let Some((name, value)) = new {
+                self.records.header(self.set, name, value.trim_ascii());
+            }
+        }
+        *self.fields = changed;
+        Ok(())
+    }
+
+    fn check(&mut self, name: &[u8], value: &[u8], room: Room, is_new: bool) -> Result<()> {
+        check_value(name, value)?;
         let too_long = self.fields.byte_len() + name.len() + value.len() + 4 > room.bytes;
         if too_long || (is_new && self.fields.len() >= room.fields) {
             self.records.header(Tag::LostHeader, name, value);
@@ -98,6 +131,14 @@ impl Header<'_> {
             self.records.text(self.unset, field.line);
         }
     }
+}
+
+fn check_value(name: &[u8], value: &[u8]) -> Result<()> {
+    if wire::syntax::valid_value(value) {
+        return Ok(());
+    }
+    let shown = [name, b": ", value].concat();
+    Err(Fault(format!("Bad header {}", String::from_utf8_lossy(&shown))))
 }
 
 /// A copy of all fields: names and values.

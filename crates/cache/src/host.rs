@@ -422,8 +422,17 @@ impl Host for Exchange {
         self.message(side)?.add(name, value, room)
     }
 
+    fn change_headers(&mut self, side: Side, changes: &[(usize, Option<(Text, Text)>)]) -> Result<()> {
+        let room = Room::of(&self.current.settings);
+        self.message(side)?.change(changes, room)
+    }
+
     fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
         self.fields(side).map_or_else(Vec::new, crate::header::all)
+    }
+
+    fn program(&self) -> &str {
+        self.current.vcl.as_ref().map_or("", |vcl| &vcl.name)
     }
 
     fn credentials(&self) -> Option<(u32, u32)> {
@@ -491,7 +500,7 @@ impl Host for Exchange {
             return Ok(self.leave(b"purge of surrogate keys"));
         }
         let remainder = soft.then_some(Remainder::STALE);
-        Ok(crate::request::purge::tagged(&self.local, keys, remainder) as u64)
+        Ok(crate::request::purge::tagged(&self.local, keys, remainder))
     }
 
     fn log(&mut self, name: &'static str, text: &[u8]) {

@@ -207,6 +207,7 @@ mod sealed {
     impl Sealed for crate::sections::Vbe {}
     impl Sealed for crate::sections::Lck {}
     impl Sealed for crate::sections::Mempool {}
+    impl Sealed for crate::sections::Xkey {}
 }
 
 impl<T: sealed::Sealed + Sync + Send + 'static> Plain for T {}

@@ -155,6 +155,17 @@ sections! {
     }
 }
 
+sections! {
+    /// XKEY: surrogate keys, while a VCL has the VMOD; the names are those of varnish-modules.
+    Xkey(id: 8, name: "xkey", label: "XKEY", text: "Surrogate keys", order: 70) {
+        g_keys: Gauge Integer Info "Keys";
+        g_hashhead_bytes: Gauge Integer Debug "Bytes of the table of keys";
+        g_ochead_bytes: Gauge Integer Debug "Bytes kept for each object: none, its head has its keys";
+        g_oc_bytes: Gauge Integer Debug "Bytes of the links from keys to objects";
+        g_bytes: Gauge Integer Info "Bytes in all";
+    }
+}
+
 /// The locks that varnishd 7.1 counts. There are no such locks here, so all of them stay at zero: the sections are there
 /// because dashboards, exporters and scripts know them by name.
 pub const LOCKS: [&str; 22] = [
@@ -201,7 +212,7 @@ macro_rules! is_section {
     };
 }
 
-is_section! { Mgt Sma Vbe Lck Mempool }
+is_section! { Mgt Sma Vbe Lck Mempool Xkey }
 
 #[cfg(test)]
 mod tests {
@@ -214,5 +225,6 @@ mod tests {
         assert_eq!(size_of::<Mgt>(), 8 * Mgt::KIND.points.len());
         assert_eq!(size_of::<Lck>(), 8 * Lck::KIND.points.len());
         assert_eq!(size_of::<Mempool>(), 8 * Mempool::KIND.points.len());
+        assert_eq!(size_of::<Xkey>(), 8 * Xkey::KIND.points.len());
     }
 }

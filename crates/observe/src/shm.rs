@@ -10,7 +10,7 @@ use crate::counters::{COPAL, Counter, Counters, MAIN};
 use crate::map::{Mapping, View};
 use crate::point::SectionKind;
 use crate::records::LogWriter;
-use crate::sections::{LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Vbe};
+use crate::sections::{LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Vbe, Xkey};
 use crate::vsl::{self, Ring};
 use crate::vsm::{Directory, MANAGER, Segment, WORKER};
 use copal_base::Time;
@@ -146,6 +146,7 @@ pub struct CounterSet {
     stripes: Mutex<Stripes>,
     _locks: Vec<Live<Lck>>,
     _pools: Vec<Live<Mempool>>,
+    keys: Live<Xkey>,
     _documents: Vec<Segment>,
 }
 
@@ -159,7 +160,7 @@ struct Stripes {
 impl CounterSet {
     fn create(directory: &Arc<Directory>, now: Time) -> io::Result<CounterSet> {
         let mut documents = Vec::new();
-        for kind in [&MAIN, &COPAL, Sma::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND] {
+        for kind in [&MAIN, &COPAL, Sma::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND, Xkey::KIND] {
             documents.push(add_document(directory, kind)?);
         }
         let main = add_values(directory, "Stat", MAIN.label, &MAIN, MAIN.points.len())?;
@@ -169,6 +170,8 @@ impl CounterSet {
         let stripes = Mutex::new(Stripes { segments: vec![first], free: Vec::new() });
         let locks = LOCKS.iter().map(|name| Live::add(directory, name)).collect::<io::Result<_>>()?;
         let pools = POOLS.iter().map(|name| Live::add(directory, name)).collect::<io::Result<_>>()?;
+        let keys: Live<Xkey> = Live::add(directory, "")?;
+        keys.set_shown(false)?;
         let directory = Arc::clone(directory);
         Ok(CounterSet {
             directory,
@@ -179,6 +182,7 @@ impl CounterSet {
             stripes,
             _locks: locks,
             _pools: pools,
+            keys,
             _documents: documents,
         })
     }
@@ -234,6 +238,11 @@ impl CounterSet {
     /// The file that could not be made, and why.
     pub fn backend(&self, vcl: &str, backend: &str) -> io::Result<Live<Vbe>> {
         Live::add(&self.directory, &format!("{vcl}.{backend}"))
+    }
+
+    /// Counters of surrogate keys; hidden until they are shown.
+    pub fn keys(&self) -> &Live<Xkey> {
+        &self.keys
     }
 
     /// Counters of a store in memory.

@@ -454,7 +454,7 @@ fn health_follows_operator_and_chain_ends_at_the_leaf() {
         assert!(matches!(stage.connect().await, Err(Error::Unhealthy)));
         assert_eq!((stage.backend.counters().unhealthy.get(), stage.backend.changed()), (1, 5.0));
         let shared: BackendRef = stage.backend.clone();
-        let ask = Ask { now: 0.0, digest: None, url: b"", random: 0, depth: 0, tried: &[] };
+        let ask = Ask { now: 0.0, digest: None, is_fetch: false, url: b"", random: 0, depth: 0, tried: &[] };
         assert!(Arc::ptr_eq(&leaf(&shared, &ask).unwrap(), &stage.backend));
         let none = BackendDefinition { name: "n".into(), none: true, ..BackendDefinition::default() };
         let none = Backend::new(&none, "v", Counters::default(), &Settings::default(), 0.0).unwrap();

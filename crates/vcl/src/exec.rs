@@ -647,13 +647,14 @@ fn in_acl(program: &Program, index: u32, address: &Value, host: &mut dyn Host) -
 /// Follows directors to the backend that would serve now, on behalf of the task `host`.
 pub fn resolve(mut backend: BackendRef, host: &mut dyn Host) -> Option<BackendRef> {
     // Directors may change the task's data while they look at its request.
-    let (digest, url, tried) = {
+    let (digest, is_fetch, url, tried) = {
         let ask = host.ask();
-        (ask.digest.copied(), ask.url.to_vec(), ask.tried.to_vec())
+        (ask.digest.copied(), ask.is_fetch, ask.url.to_vec(), ask.tried.to_vec())
     };
     for depth in 0..RESOLVE_MAX {
         let random = host.ask().random;
-        let ask = Ask { now: host.now(), digest: digest.as_ref(), url: &url, random, depth, tried: &tried };
+        let digest = digest.as_ref();
+        let ask = Ask { now: host.now(), digest, is_fetch, url: &url, random, depth, tried: &tried };
         match backend.resolve_in_task(&ask, host) {
             Resolved::Itself => return Some(backend),
             Resolved::Other(other) => backend = other,

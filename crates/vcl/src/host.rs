@@ -222,7 +222,8 @@ pub trait Host: Any {
         let _ = times;
         Err(Fault("nothing can be purged here".into()))
     }
-    /// Purges the objects that have one of the surrogate keys in `keys`, or makes them stale. How many there were.
+    /// Purges the objects that have one of the surrogate keys in `keys`, or makes them stale. How many there were: purged, an
+    /// object counts once for each of the keys that names it.
     ///
     /// # Errors
     /// A fault where no cache is at hand.
@@ -245,6 +246,11 @@ pub trait Host: Any {
     fn task_data(&mut self, key: usize, make: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any;
     /// For VMODs that know the concrete host.
     fn as_any(&mut self) -> &mut dyn Any;
+
+    /// The name of the VCL that runs; empty where none has a name.
+    fn program(&self) -> &str {
+        ""
+    }
 
     /// What makes backends while requests run, for modules that know its type, and the name of the VCL. `None` where
     /// nothing can be made.
@@ -292,6 +298,15 @@ pub trait Host: Any {
     /// As [`Host::set_header`].
     fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
         let _ = (name, value);
+        Err(Fault(format!("{side:?} cannot be changed here")))
+    }
+    /// Puts other fields in the place of some, by their number among all; `None` takes one away. `changes` is in ascending
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Host::set_header`]; the message is as it was then.
+    fn change_headers(&mut self, side: Side, changes: &[(usize, Option<(Text, Text)>)]) -> Result<()> {
+        let _ = changes;
         Err(Fault(format!("{side:?} cannot be changed here")))
     }
     /// All fields of a message, in their order: names without the colon, and values.

@@ -150,6 +150,8 @@ pub struct Ask<'request> {
     pub now: Time,
     /// The request's hash digest, where it has been computed.
     pub digest: Option<&'request [u8; 32]>,
+    /// Whether it is a fetch that asks, which is about to use what is chosen.
+    pub is_fetch: bool,
     /// `bereq.url` or `req.url`; empty outside requests.
     pub url: &'request [u8],
     /// A number to choose by, uniform over 64 bits and different for each ask.

@@ -1,11 +1,11 @@
 //! The module `accept` of varnish-modules: one of a few known values in the place of an `Accept`-like header.
 //!
-//! The header is a list of items with parameters; the first item that is among the choices and not refused with `q=0` is
-//! the answer, whatever its quality. A list that stops being well formed ends there. Choices compare without case.
+//! The header is a list of items with parameters; of those that are among the choices, the answer is the one of the highest
+//! quality (`q`, which counts where it is the first parameter). A list that is not well formed has none. Choices compare
+//! without case.
 
 use crate::arguments::{Arguments, functions, required};
 use copal_vcl as vcl;
-use copal_wire::syntax::valid_name;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use vcl::host::{Fault, Result};
@@ -34,12 +34,12 @@ pub(crate) static VMOD: Vmod = Vmod {
 /// What is answered where nothing fits, and what may fit.
 #[derive(Debug)]
 struct Rule {
-    fallback: Option<Text>,
+    fallback: Text,
     choices: RwLock<Vec<Text>>,
 }
 
 fn make(_: &str, call: &mut Call<'_>) -> Result<ObjectRef> {
-    let fallback = Arguments(call.arguments).text(0)?.cloned();
+    let fallback = Text::copy_from_slice(Arguments(call.arguments).text_or_empty(0)?);
     Ok(Arc::new(Rule { fallback, choices: RwLock::default() }))
 }
 
@@ -53,7 +53,7 @@ fn add(call: &mut Call<'_>) -> Result<Value> {
     let rule = rule(call)?;
     let Some(choice) = Arguments(call.arguments).text(0)? else { return Ok(Value::Void) };
     let mut choices = rule.choices.write();
-    if !choices.contains(choice) {
+    if !choices.iter().any(|known| known.eq_ignore_ascii_case(choice)) {
         if choices.len() >= CHOICES_MAX {
             return Err(Fault(format!("accept: more than {CHOICES_MAX} choices")));
         }
@@ -65,7 +65,7 @@ fn add(call: &mut Call<'_>) -> Result<Value> {
 fn remove(call: &mut Call<'_>) -> Result<Value> {
     let rule = rule(call)?;
     let choice = Arguments(call.arguments).text_or_empty(0)?;
-    rule.choices.write().retain(|known| known != choice);
+    rule.choices.write().retain(|known| !known.eq_ignore_ascii_case(choice));
     Ok(Value::Void)
 }
 
@@ -73,37 +73,99 @@ fn filter(call: &mut Call<'_>) -> Result<Value> {
     let rule = rule(call)?;
     let header = Arguments(call.arguments).text_or_empty(0)?;
     let choices = rule.choices.read();
-    let found = choose(header, &choices).cloned();
-    Ok(Value::String(found.or_else(|| rule.fallback.clone())))
+    Ok(Value::String(Some(choose(header, &choices).unwrap_or(&rule.fallback).clone())))
 }
 
+/// The choice of the highest quality, of equals the first; none if there is none or the list is not well formed.
 fn choose<'rule>(header: &[u8], choices: &'rule [Text]) -> Option<&'rule Text> {
-    for item in header.split(|byte| *byte == b',') {
-        let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let name = parts.next()?;
-        let mut refused = false;
-        for parameter in parts {
-            let equals = parameter.iter().position(|byte| *byte == b'=')?;
-            let (key, value) = (&parameter[..equals], &parameter[equals + 1..]);
-            if !valid_name(key) || value.is_empty() || value.contains(&b' ') {
-                return None;
-            }
-            refused |= key.eq_ignore_ascii_case(b"q") && is_zero(value);
-        }
-        // A type and its subtype are two names.
-        if !name.split(|byte| *byte == b'/').all(valid_name) {
-            return None;
-        }
-        if let Some(choice) = choices.iter().find(|choice| !refused && choice.eq_ignore_ascii_case(name)) {
-            return Some(choice);
+    let mut scanner = Scanner(header);
+    let (mut best, mut highest) = (None, 0.0);
+    while let Some((name, quality)) = scanner.item().ok()? {
+        let choice = choices.iter().find(|choice| choice.eq_ignore_ascii_case(name));
+        if choice.is_some() && quality > highest {
+            (best, highest) = (choice, quality);
         }
     }
-    None
+    best
 }
 
-/// Whether a quality is none at all: `0`, `0.0` and so on.
-fn is_zero(quality: &[u8]) -> bool {
-    quality.starts_with(b"0") && quality.iter().all(|byte| matches!(byte, b'0' | b'.'))
+/// What is left of a list.
+struct Scanner<'list>(&'list [u8]);
+
+/// A list that is not well formed.
+struct Malformed;
+
+#[derive(PartialEq)]
+enum Token<'list> {
+    Word(&'list [u8]),
+    Mark(u8),
+    Blank,
+    End,
+}
+
+impl<'list> Scanner<'list> {
+    fn token(&mut self) -> Token<'list> {
+        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+        let is_mark = |byte: &u8| matches!(byte, b',' | b';' | b'=');
+        let length = match self.0.first() {
+            None => return Token::End,
+            Some(mark) if is_mark(mark) => {
+                self.0 = &self.0[1..];
+                return Token::Mark(*mark);
+            }
+            Some(first) => {
+                let kind = is_blank(first);
+                self.0.iter().take_while(|byte| is_blank(byte) == kind && !is_mark(byte)).count()
+            }
+        };
+        let (token, rest) = self.0.split_at(length);
+        self.0 = rest;
+        if token.first().is_some_and(is_blank) { Token::Blank } else { Token::Word(token) }
+    }
+
+    fn after_blanks(&mut self) -> Token<'list> {
+        match self.token() {
+            Token::Blank => self.token(),
+            other => other,
+        }
+    }
+
+    fn word(token: Token<'list>) -> std::result::Result<&'list [u8], Malformed> {
+        if let Token::Word(word) = token { Ok(word) } else { Err(Malformed) }
+    }
+
+    /// The next item and its quality; none at the end. Only a first parameter `q` says the quality.
+    fn item(&mut self) -> std::result::Result<Option<(&'list [u8], f64)>, Malformed> {
+        let name = match self.after_blanks() {
+            Token::End => return Ok(None),
+            token => Self::word(token)?,
+        };
+        let (mut quality, mut is_first) = (1.0, true);
+        loop {
+            match self.after_blanks() {
+                Token::End | Token::Mark(b',') => return Ok(Some((name, quality))),
+                Token::Mark(b';') => {}
+                _ => return Err(Malformed),
+            }
+            let parameter = Self::word(self.after_blanks())?;
+            if self.token() != Token::Mark(b'=') {
+                return Err(Malformed);
+            }
+            let value = Self::word(self.token())?;
+            if is_first && parameter == b"q" {
+                quality = number(value)?;
+            }
+            is_first = false;
+        }
+    }
+}
+
+/// A quality: a number from 0 to 1 that begins with a digit.
+fn number(word: &[u8]) -> std::result::Result<f64, Malformed> {
+    let text = std::str::from_utf8(word).map_err(|_| Malformed)?;
+    let quality: f64 = text.parse().map_err(|_| Malformed)?;
+    let begins = text.starts_with(['0', '1']);
+    if begins && (0.0..=1.0).contains(&quality) { Ok(quality) } else { Err(Malformed) }
 }
 
 #[cfg(test)]
@@ -144,6 +206,16 @@ mod tests {
             ("bar; level=1; q=0.3, baz;q=0.5", "bar"),
             ("*/*;q=0.1, text/html", "text/html"),
             ("a b, bar", "foo"),
+            ("bar;q=0.2, baz;q=0.5", "baz"),
+            ("bar;q=0.5, baz;q=0.5", "bar"),
+            ("bar;level=1;q=0, baz", "bar"),
+            ("bar;Q=0", "bar"),
+            ("bar, ,baz", "foo"),
+            ("bar,", "bar"),
+            ("bar, baz;q=2", "foo"),
+            ("bar, baz;q=-0", "foo"),
+            ("bar, baz;q=0.0x", "foo"),
+            ("x;a=\"b,baz\", bar", "bar"),
         ] {
             assert_eq!(method(&rule, 2, header), answer, "{header:?}");
         }

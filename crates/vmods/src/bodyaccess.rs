@@ -1,6 +1,7 @@
 //! The module `bodyaccess` of varnish-modules: the request body, once `std.cache_req_body` keeps it.
 //!
-//! Without a kept body, results are -1, nothing is hashed or logged, and a `VCL_Error` record says why.
+//! Without a kept body, or in another subroutine than the original allows, results are -1, nothing is hashed or logged, and
+//! a `VCL_Error` record says why.
 
 use crate::arguments::{Arguments, functions, or, required};
 use copal_vcl as vcl;
@@ -16,7 +17,7 @@ pub(crate) static VMOD: Vmod = Vmod {
     name: "bodyaccess",
     functions: functions! {
         "rematch_req_body"(required("re", Type::Regex)) -> Int, rematch_req_body;
-        "hash_req_body"() -> Void, hash_req_body, in &[Sub::Hash];
+        "hash_req_body"() -> Void, hash_req_body;
         "len_req_body"() -> Int, len_req_body;
         "log_req_body"(or("prefix", Type::String, "\"\""), or("length", Type::Int, "200")) -> Void, log_req_body;
     },
@@ -24,36 +25,50 @@ pub(crate) static VMOD: Vmod = Vmod {
 };
 
 fn body(call: &mut Call<'_>) -> Option<Text> {
-    let body = call.host.kept_body();
+    // A request without a body has none to keep.
+    let body = call.host.kept_body().filter(|body| !body.is_empty());
     if body.is_none() {
         call.host.log("VCL_Error", b"Unbuffered req.body");
     }
     body
 }
 
+/// The body if this is the one subroutine where it may be asked for; `words` are for the others.
+fn body_in(call: &mut Call<'_>, subroutine: Sub, words: &str) -> Option<Text> {
+    let body = body(call)?;
+    if call.subroutine == subroutine {
+        return Some(body);
+    }
+    call.host.log("VCL_Error", words.as_bytes());
+    None
+}
+
 /// 1 if it matches, 0 if not, -1 without a body.
 fn rematch_req_body(call: &mut Call<'_>) -> Result<Value> {
     let regex = Arguments(call.arguments).regex(0, call.regexes)?;
-    let Some(body) = body(call) else { return Ok(Value::Int(-1)) };
+    let body = body_in(call, Sub::Recv, "rematch_req_body can be used only in vcl_recv{}");
+    let Some(body) = body else { return Ok(Value::Int(-1)) };
     Ok(Value::Int(i64::from(regex.is_match(&body)?)))
 }
 
 fn hash_req_body(call: &mut Call<'_>) -> Result<Value> {
-    if let Some(body) = body(call) {
+    if let Some(body) = body_in(call, Sub::Hash, "hash_req_body can only be used in vcl_hash{}") {
         call.host.hash_data(&body)?;
     }
     Ok(Value::Void)
 }
 
 fn len_req_body(call: &mut Call<'_>) -> Result<Value> {
-    Ok(Value::Int(body(call).map_or(-1, |body| body.len() as i64)))
+    let body = body_in(call, Sub::Recv, "len_req_body can only be used in vcl_recv{}");
+    Ok(Value::Int(body.map_or(-1, |body| body.len() as i64)))
 }
 
-/// In `Debug` records of `length` bytes of it each, the prefix before each.
+/// In `Debug` records of `length` bytes of it each, or all in one if that is not above 0; the prefix before each.
 fn log_req_body(call: &mut Call<'_>) -> Result<Value> {
     let arguments = Arguments(call.arguments);
     let prefix = arguments.text_or_empty(0)?;
-    let length = usize::try_from(arguments.integer(1)?).unwrap_or(0).clamp(1, LOGGED_MAX);
+    let length =
+        usize::try_from(arguments.integer(1)?).ok().filter(|&length| length > 0).unwrap_or(LOGGED_MAX);
     let Some(body) = body(call) else { return Ok(Value::Void) };
     for part in body[..body.len().min(LOGGED_MAX)].chunks(length) {
         call.host.log("Debug", &[prefix, part].concat());
@@ -68,8 +83,27 @@ mod tests {
     use vcl::regex::Regex;
 
     fn call(host: &mut FakeHost, name: &str, arguments: &[Value]) -> String {
+        let place = if name == "hash_req_body" { Sub::Hash } else { Sub::Recv };
+        call_in(host, place, name, arguments)
+    }
+
+    fn call_in(host: &mut FakeHost, place: Sub, name: &str, arguments: &[Value]) -> String {
         let regexes = [Regex::new("B+").unwrap(), Regex::new("z").unwrap()];
-        format!("{:?}", call_with(&VMOD, host, Sub::Hash, name, arguments, &regexes).unwrap())
+        format!("{:?}", call_with(&VMOD, host, place, name, arguments, &regexes).unwrap())
+    }
+
+    #[test]
+    fn elsewhere() {
+        let mut host = FakeHost { body: Some("aBBcd".into()), ..FakeHost::default() };
+        assert_eq!(call_in(&mut host, Sub::Deliver, "len_req_body", &[]), "Int(-1)");
+        assert_eq!(call_in(&mut host, Sub::Hash, "rematch_req_body", &[Value::Code(0)]), "Int(-1)");
+        call_in(&mut host, Sub::Recv, "hash_req_body", &[]);
+        let records = [
+            "VCL_Error len_req_body can only be used in vcl_recv{}",
+            "VCL_Error rematch_req_body can be used only in vcl_recv{}",
+            "VCL_Error hash_req_body can only be used in vcl_hash{}",
+        ];
+        assert_eq!(host.logged, records);
     }
 
     #[test]
@@ -81,16 +115,7 @@ mod tests {
         call(&mut host, "hash_req_body", &[]);
         call(&mut host, "log_req_body", &[text("P:"), Value::Int(3)]);
         call(&mut host, "log_req_body", &[text(""), Value::Int(-3)]);
-        let records = [
-            "hash_data aBBcd",
-            "Debug P:aBB",
-            "Debug P:cd",
-            "Debug a",
-            "Debug B",
-            "Debug B",
-            "Debug c",
-            "Debug d",
-        ];
+        let records = ["hash_data aBBcd", "Debug P:aBB", "Debug P:cd", "Debug aBBcd"];
         assert_eq!(host.logged, records);
     }
 

@@ -1,9 +1,8 @@
 //! The module `saintmode` of varnish-modules: a backend that is sick for some objects only.
 //!
-//! An object of the module stands in a backend's place. `saintmode.blacklist(time)` in `vcl_backend_response` or
-//! `vcl_backend_error` marks the requested object as one that this backend cannot serve for a while: asked for it, the
-//! director chooses none, and a director above it chooses another member. With `threshold` objects marked, the backend
-//! counts as sick for all. The list is bounded by the threshold.
+//! An object of the module stands in a backend's place. `saintmode.blacklist(time)` in `vcl_backend_response` marks the
+//! requested object as one that this backend cannot serve for a while: asked for it, the director chooses none, and a
+//! director above it chooses another member. With `threshold` marks, the backend counts as sick for all fetches.
 
 use crate::arguments::{Arguments, functions, required};
 use copal_base::Time;
@@ -17,18 +16,15 @@ use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
 use vcl::variables::Var;
 use vcl::vmod::{Call, Object, ObjectRef, Type, Vmod};
 
-/// The most objects that one director remembers, whatever its threshold.
+/// The most marks that one director remembers, whatever its threshold.
 const LISTED_MAX: usize = 64 * 1024;
-
-/// Where there is an answer or its absence to judge.
-const ANSWERS: &[Sub] = &[Sub::BackendResponse, Sub::BackendError];
 
 /// The module's table. Source: `vmod_saintmode(3)` of varnish-modules.
 pub(crate) static VMOD: Vmod = Vmod {
     name: "saintmode",
     functions: functions! {
-        "blacklist"(required("expires", Type::Duration)) -> Void, list_object, in ANSWERS;
-        "denylist"(required("expires", Type::Duration)) -> Void, list_object, in ANSWERS;
+        "blacklist"(required("expires", Type::Duration)) -> Void, list_object;
+        "denylist"(required("expires", Type::Duration)) -> Void, list_object;
         "status"() -> String, status;
     },
     objects: &[Object {
@@ -47,10 +43,39 @@ pub(crate) static VMOD: Vmod = Vmod {
 /// The director.
 pub(crate) struct Saint {
     name: String,
+    /// The program that it belongs to.
+    program: String,
     backend: BackendRef,
-    threshold: usize,
-    /// Objects by their hash, and until when the backend cannot serve them.
-    listed: Mutex<HashMap<[u8; 32], Time>>,
+    /// As the original keeps it: a negative one is very large. With 0, marks have no effect.
+    threshold: u32,
+    listed: Mutex<Listed>,
+}
+
+/// Objects by their hash, each with the ends of its marks: until when the backend cannot serve it.
+#[derive(Default)]
+struct Listed {
+    marks: HashMap<[u8; 32], Vec<Time>>,
+    count: usize,
+}
+
+impl Listed {
+    /// Forgets what is over; how many marks are left.
+    fn now(&mut self, now: Time) -> usize {
+        self.marks.retain(|_, ends| {
+            ends.retain(|end| *end > now);
+            !ends.is_empty()
+        });
+        self.count = self.marks.values().map(Vec::len).sum();
+        self.count
+    }
+
+    fn add(&mut self, object: [u8; 32], end: Time, now: Time) {
+        if self.count >= LISTED_MAX && self.now(now) >= LISTED_MAX {
+            return;
+        }
+        self.marks.entry(object).or_default().push(end);
+        self.count += 1;
+    }
 }
 
 /// The directors that live, of all loaded programs. A program's backends are its own, so the backend that answered tells
@@ -58,32 +83,24 @@ pub(crate) struct Saint {
 static SAINTS: Mutex<Vec<Weak<Saint>>> = Mutex::new(Vec::new());
 
 impl Saint {
-    /// How many objects are listed now.
+    /// How many marks there are now.
     fn listed(&self, now: Time) -> usize {
-        self.listed.lock().values().filter(|until| **until > now).count()
+        let mut listed = self.listed.lock();
+        if listed.count == 0 { 0 } else { listed.now(now) }
     }
 
-    fn serves(&self, ask: &Ask<'_>) -> bool {
-        let listed = self.listed.lock();
-        if listed.is_empty() {
+    /// Whether this object, or where there is none any, may be asked of it.
+    fn serves(&self, object: Option<&[u8; 32]>, now: Time) -> bool {
+        let mut listed = self.listed.lock();
+        if self.threshold == 0 || listed.count == 0 {
             return true;
         }
-        let mine = ask.digest.and_then(|digest| listed.get(digest));
-        if mine.is_some_and(|until| *until > ask.now) {
+        let marks = object.and_then(|object| listed.marks.get(object));
+        if marks.is_some_and(|ends| ends.iter().any(|end| *end > now)) {
             return false;
         }
-        listed.len() < self.threshold
-            || listed.values().filter(|until| **until > ask.now).count() < self.threshold
-    }
-
-    fn list(&self, object: [u8; 32], until: Time, now: Time) {
-        let mut listed = self.listed.lock();
-        if listed.len() >= self.threshold.min(LISTED_MAX) {
-            listed.retain(|_, until| *until > now);
-        }
-        if listed.len() < self.threshold.min(LISTED_MAX) || listed.contains_key(&object) {
-            listed.insert(object, until);
-        }
+        // Looks at all marks only where they may be too many.
+        listed.count < self.threshold as usize || listed.now(now) < self.threshold as usize
     }
 }
 
@@ -97,12 +114,17 @@ impl Backend for Saint {
     }
 
     fn resolve(&self, ask: &Ask<'_>) -> Resolved {
-        if self.serves(ask) { Resolved::Other(Arc::clone(&self.backend)) } else { Resolved::None }
+        if self.serves(ask.digest, ask.now) {
+            Resolved::Other(Arc::clone(&self.backend))
+        } else {
+            Resolved::None
+        }
     }
 
     fn health(&self, ask: &Ask<'_>) -> Health {
         let health = self.backend.health(&Ask { depth: ask.depth.saturating_add(1), ..*ask });
-        Health { healthy: health.healthy && self.serves(ask), ..health }
+        let object = ask.digest.filter(|_| ask.is_fetch);
+        Health { healthy: health.healthy && self.serves(object, ask.now), ..health }
     }
 
     fn list(&self, ask: &Ask<'_>, form: ListForm, out: &mut String) {
@@ -114,20 +136,27 @@ impl Backend for Saint {
     }
 }
 
-/// A threshold of 0 or less lists nothing, as in varnish-modules.
 fn make(name: &str, call: &mut Call<'_>) -> Result<ObjectRef> {
     let arguments = Arguments(call.arguments);
     let backend = arguments.backend(0)?.ok_or_else(|| Fault(format!("{name}: needs a backend")))?;
     let saint = Arc::new(Saint {
         name: name.into(),
+        program: call.host.program().to_owned(),
         backend: Arc::clone(backend),
-        threshold: usize::try_from(arguments.integer(1)?).unwrap_or(0),
+        threshold: arguments.integer(1)? as u32,
         listed: Mutex::default(),
     });
     let mut saints = SAINTS.lock();
     saints.retain(|saint| saint.strong_count() > 0);
     saints.push(Arc::downgrade(&saint));
     Ok(saint)
+}
+
+/// The directors of the program that calls.
+fn saints(call: &Call<'_>) -> Vec<Arc<Saint>> {
+    let program = call.host.program();
+    let all: Vec<Arc<Saint>> = SAINTS.lock().iter().filter_map(Weak::upgrade).collect();
+    all.into_iter().filter(|saint| saint.program == program).collect()
 }
 
 fn saint<'call>(call: &Call<'call>) -> Result<Arc<Saint>> {
@@ -144,48 +173,62 @@ fn count(call: &mut Call<'_>) -> Result<Value> {
     Ok(Value::Int(saint(call)?.listed(call.host.now()) as i64))
 }
 
-/// As a whole: below the threshold, and the backend healthy.
+/// For the object that is asked for, once it is known which that is.
 fn is_healthy(call: &mut Call<'_>) -> Result<Value> {
-    let saint = saint(call)?;
-    let ask = Ask { digest: None, ..call.host.ask() };
-    Ok(Value::Bool(saint.health(&ask).healthy))
+    let (saint, ask) = (saint(call)?, call.host.ask());
+    let is_known = !matches!(call.subroutine, Sub::Recv | Sub::Hash);
+    let object = ask.digest.filter(|_| is_known);
+    Ok(Value::Bool(saint.serves(object, ask.now) && saint.health(&ask).healthy))
 }
 
 /// Lists the object of this fetch for the backend that was asked.
 fn list_object(call: &mut Call<'_>) -> Result<Value> {
     let expires = Arguments(call.arguments).duration(0)?;
+    let saints = saints(call);
     let now = call.host.now();
+    if saints.is_empty() {
+        call.host.log("VCL_Error", b"saintmode.blacklist(): Saintmode is not configured");
+        return Ok(Value::Void);
+    }
+    if call.subroutine != Sub::BackendResponse {
+        call.host.log("VCL_Error", b"saintmode.blacklist() called outside of vcl_backend_response");
+        return Ok(Value::Void);
+    }
     let Ok(Value::Backend(Some(asked))) = call.host.get(Var::BerespBackend) else { return Ok(Value::Void) };
     let Some(object) = call.host.ask().digest.copied() else { return Ok(Value::Void) };
-    let saints = SAINTS.lock();
-    let found = saints.iter().filter_map(Weak::upgrade).find(|saint| Arc::ptr_eq(&saint.backend, &asked));
-    match found {
-        Some(saint) if saint.threshold > 0 && expires > 0.0 => saint.list(object, now + expires, now),
-        Some(_) => {}
-        None => {
-            let words = format!("saintmode.blacklist() error: no saintmode director for {}", asked.name());
-            call.host.log("VCL_Error", words.as_bytes());
-        }
-    }
+    let Some(saint) = saints.iter().find(|saint| Arc::ptr_eq(&saint.backend, &asked)) else {
+        let words = b"Error: saintmode.blacklist(): Saintmode not configured for this backend.";
+        call.host.log("VCL_Error", words);
+        return Ok(Value::Void);
+    };
+    saint.listed.lock().add(object, now + expires, now);
+    let words = format!(
+        "saintmode: object put on blacklist for backend {} for {expires:.2} seconds",
+        saint.backend.name()
+    );
+    call.host.log("VCL_Log", words.as_bytes());
     Ok(Value::Void)
 }
 
-/// What is listed, as JSON, for the directors of all loaded programs.
+/// What is listed, as JSON, for the directors of this program.
 fn status(call: &mut Call<'_>) -> Result<Value> {
     let now = call.host.now();
-    let saints: Vec<Arc<Saint>> = SAINTS.lock().iter().filter_map(Weak::upgrade).collect();
-    let rows = saints.iter().map(|saint| {
-        let (name, count, threshold) = (&saint.name, saint.listed(now), saint.threshold);
-        format!("\t\t{{\"name\": \"{name}\", \"count\": \"{count}\", \"threshold\": \"{threshold}\"}}")
+    let rows = saints(call).into_iter().map(|saint| {
+        let (name, backend, count, threshold) =
+            (&saint.name, saint.backend.name(), saint.listed(now), saint.threshold);
+        format!(
+            "\t\t{{ \"name\": \"{name}\", \"backend\": \"{backend}\", \"count\": \"{count}\", \"threshold\": \"{threshold}\" }}"
+        )
     });
     let rows: Vec<String> = rows.collect();
-    Ok(Value::text(format!("{{\n\t\"saintmode\": [\n{}\n\t]\n}}\n", rows.join(",\n"))))
+    let end = if rows.is_empty() { "" } else { "\n" };
+    Ok(Value::text(format!("{{\n\t\"saintmode\": [\n{}{end}\t]\n}}\n", rows.join(",\n"))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{FakeBackend, FakeHost, call_function, call_in_module, make_object};
+    use crate::testing::{FakeBackend, FakeHost, ask_of, call_function, call_in_module, make_object};
 
     fn made(name: &str, threshold: i64) -> (Arc<FakeBackend>, ObjectRef, BackendRef) {
         let backend = FakeBackend::new(&format!("{name}-leaf"), true);
@@ -215,7 +258,7 @@ mod tests {
 
     fn serves(saint: &BackendRef, object: u8, now: Time) -> bool {
         let digest = [object; 32];
-        let ask = Ask { now, digest: Some(&digest), url: b"", random: 0, depth: 0, tried: &[] };
+        let ask = Ask { is_fetch: true, ..ask_of(now, Some(&digest), b"", 0) };
         let chosen = matches!(saint.resolve(&ask), Resolved::Other(_));
         assert_eq!(saint.health(&ask).healthy, chosen);
         chosen
@@ -224,30 +267,47 @@ mod tests {
     #[test]
     fn objects_are_listed_for_a_while_and_the_threshold_is_for_all() {
         let (leaf, object, saint) = made("sm", 2);
-        assert!(mark(&leaf, 1, 100.0).is_empty());
+        let logged = ["VCL_Log saintmode: object put on blacklist for backend sm-leaf for 10.00 seconds"];
+        assert_eq!(mark(&leaf, 1, 100.0), logged);
         assert!(!serves(&saint, 1, 100.0) && serves(&saint, 2, 100.0) && serves(&saint, 1, 111.0));
         mark(&leaf, 2, 105.0);
         assert!(!serves(&saint, 3, 105.0), "the threshold is reached");
         assert!(serves(&saint, 3, 111.0));
-        let method = |index: usize, now| {
+        let method = |index: usize, place, now| {
             let mut host = fetch(&leaf, 9, now);
             let method = &VMOD.objects[0].methods[index];
-            format!("{:?}", call_function(&mut host, Sub::Deliver, method, Some(&object), &[]).0.unwrap())
+            format!("{:?}", call_function(&mut host, place, method, Some(&object), &[]).0.unwrap())
         };
-        assert_eq!((method(3, 105.0), method(1, 105.0)), ("Bool(false)".into(), "Int(2)".into()));
-        assert_eq!((method(3, 111.0), method(2, 111.0)), ("Bool(true)".into(), "Int(1)".into()));
-        leaf.set(false, 111.0);
-        assert_eq!(method(3, 111.0), "Bool(false)");
+        mark(&leaf, 2, 105.0);
+        // Of objects 2 and 2.
+        for (index, place, now, answer) in [
+            (1, Sub::Deliver, 105.0, "Int(2)"),
+            (3, Sub::BackendFetch, 105.0, "Bool(false)"),
+            (3, Sub::Deliver, 105.0, "Bool(false)"),
+            (3, Sub::Recv, 105.0, "Bool(false)"),
+            (2, Sub::Deliver, 111.0, "Int(2)"),
+            (3, Sub::Recv, 111.0, "Bool(false)"),
+            (3, Sub::BackendFetch, 116.0, "Bool(true)"),
+            (3, Sub::Recv, 116.0, "Bool(true)"),
+            (2, Sub::Deliver, 116.0, "Int(0)"),
+        ] {
+            assert_eq!(method(index, place, now), answer, "{index} {place:?} {now}");
+        }
+        mark(&leaf, 9, 116.0);
+        assert_eq!(method(3, Sub::Recv, 116.0), "Bool(true)", "it is not known yet that it is object 9");
+        assert_eq!(method(3, Sub::Deliver, 116.0), "Bool(false)");
+        leaf.set(false, 116.0);
+        assert_eq!(method(3, Sub::Deliver, 116.0), "Bool(false)");
     }
 
     #[test]
     fn lists_have_an_end() {
-        let (leaf, _object, saint) = made("bounded", 3);
-        for object in 0..20 {
-            mark(&leaf, object, 100.0);
+        let mut listed = Listed::default();
+        for object in 0..LISTED_MAX + 9 {
+            listed.add([(object % 251) as u8; 32], 110.0, 100.0);
         }
-        let saint: &Saint = saint.as_any().downcast_ref().unwrap();
-        assert_eq!(saint.listed(100.0), 3);
+        assert_eq!(listed.count, LISTED_MAX);
+        assert_eq!((listed.now(105.0), listed.now(111.0)), (LISTED_MAX, 0));
         let (leaf, _object, saint) = made("nothing", 0);
         mark(&leaf, 1, 100.0);
         assert!(serves(&saint, 1, 100.0));
@@ -256,14 +316,17 @@ mod tests {
     #[test]
     fn other_backends_are_not_ours() {
         let stranger = FakeBackend::new("stranger", true);
+        let (leaf, _object, _saint) = made("shown", 5);
         let logged = mark(&stranger, 1, 100.0);
-        assert_eq!(logged, ["VCL_Error saintmode.blacklist() error: no saintmode director for stranger"]);
-        let (_leaf, _object, _saint) = made("shown", 5);
+        let words = "VCL_Error Error: saintmode.blacklist(): Saintmode not configured for this backend.";
+        assert_eq!(logged, [words]);
+        let mut host = fetch(&leaf, 1, 100.0);
+        call_in_module(&VMOD, &mut host, Sub::BackendError, "blacklist", &[Value::Duration(10.0)]).unwrap();
+        assert_eq!(host.logged, ["VCL_Error saintmode.blacklist() called outside of vcl_backend_response"]);
         let status = call_in_module(&VMOD, &mut FakeHost::default(), Sub::Recv, "status", &[]).unwrap();
         let Value::String(Some(status)) = status else { panic!("{status:?}") };
-        assert!(
-            String::from_utf8_lossy(&status)
-                .contains("{\"name\": \"shown\", \"count\": \"0\", \"threshold\": \"5\"}")
-        );
+        assert!(String::from_utf8_lossy(&status).contains(
+            "\t\t{ \"name\": \"shown\", \"backend\": \"shown-leaf\", \"count\": \"0\", \"threshold\": \"5\" }"
+        ));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) static VMOD: Vmod = Vmod {
         "contains"(required("s1", Type::String), required("s2", Type::String)) -> Bool, contains;
         "take"(required("s", Type::String), required("n", Type::Int), or("offset", Type::Int, "0")) -> String, take;
         "reverse"(required("s", Type::String)) -> String, reverse;
-        "split"(required("s", Type::String), required("n", Type::Int), or("sep", Type::String, "\" \t\""))
+        "split"(required("S", Type::String), required("n", Type::Int), or("sep", Type::String, "\" \t\""))
             -> String, split;
         "token_intersect"(
             required("str1", Type::String),
@@ -52,17 +52,15 @@ fn contains(call: &mut Call<'_>) -> Result<Value> {
     })
 }
 
-/// The part of `length` bytes that begins `n` before or after `offset`; what lies outside of it is not there.
+/// Of a string of `length` bytes, the `n` after `offset`, or before it if `n` is negative; what lies outside is not there. An
+/// offset below 0, and the offset 0 of what lies before it, are counted from the end.
 fn window(length: usize, n: i64, offset: i64) -> std::ops::Range<usize> {
     let length = i128::try_from(length).expect("a string is shorter than that");
     let (n, offset) = (i128::from(n), i128::from(offset));
-    // A negative count means the bytes before the offset, a negative start one from the end.
-    let (mut start, count) = if n < 0 { (offset + n, -n) } else { (offset, n) };
-    if start < 0 {
-        start += length;
-    }
+    let from_end = offset < 0 || (offset == 0 && n < 0);
+    let place = if from_end { offset + length } else { offset };
     let inside = |at: i128| at.clamp(0, length) as usize;
-    inside(start)..inside(start + count).max(inside(start))
+    inside(place.min(place + n))..inside(place.max(place + n))
 }
 
 fn take(call: &mut Call<'_>) -> Result<Value> {
@@ -160,6 +158,9 @@ mod tests {
             (i64::MAX, i64::MAX, ""),
             (i64::MIN, i64::MIN, ""),
             (i64::MAX, i64::MIN, "abcd"),
+            (-4, 1, "a"),
+            (-7, 3, "abc"),
+            (-4, -3, "ab"),
         ] {
             check("take", &[text("abcde"), Value::Int(n), Value::Int(offset)], answer);
         }

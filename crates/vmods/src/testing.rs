@@ -124,6 +124,16 @@ impl Host for FakeHost {
         self.fields.push((side, Text::copy_from_slice(name), Text::copy_from_slice(value)));
         Ok(())
     }
+    fn change_headers(&mut self, side: Side, changes: &[(usize, Option<(Text, Text)>)]) -> Result<()> {
+        let places: Vec<usize> = (0..self.fields.len()).filter(|&at| self.fields[at].0 == side).collect();
+        for (number, new) in changes.iter().rev() {
+            match new {
+                Some((name, value)) => self.fields[places[*number]] = (side, name.clone(), value.clone()),
+                None => drop(self.fields.remove(places[*number])),
+            }
+        }
+        Ok(())
+    }
     fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
         let fields = self.fields.iter().filter(|field| field.0 == side);
         fields.map(|field| (field.1.clone(), field.2.clone())).collect()
@@ -155,7 +165,7 @@ impl Host for FakeHost {
         self.random.set(
             self.random.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407),
         );
-        ask_of(self.now, self.digest.as_ref(), &self.url, self.random.get())
+        Ask { is_fetch: false, ..ask_of(self.now, self.digest.as_ref(), &self.url, self.random.get()) }
     }
     fn task_data(&mut self, key: usize, make: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any {
         self.tasks.entry(key).or_insert_with(make).as_mut()
@@ -207,7 +217,7 @@ pub(crate) fn ask_of<'request>(
     url: &'request [u8],
     seed: u64,
 ) -> Ask<'request> {
-    Ask { now, digest, url, random: crate::directors::mix(seed), depth: 0, tried: &[] }
+    Ask { now, digest, is_fetch: true, url, random: crate::directors::mix(seed), depth: 0, tried: &[] }
 }
 
 /// A backend whose health a test sets.

@@ -27,13 +27,13 @@ const KEY: Type = Type::String;
 pub(crate) static VMOD: Vmod = Vmod {
     name: "var",
     functions: functions! {
-        "set"(required("key", KEY), required("value", Type::String)) -> Void, set;
+        "set"(required("key", KEY), required("value", Type::String)) -> Void, set_string;
         "get"(required("", KEY)) -> String, get_string;
         "global_set"(required("", KEY), required("", Type::String)) -> Void, global_set;
         "global_get"(required("", KEY)) -> String, global_get;
         "set_int"(required("key", KEY), required("value", Type::Int)) -> Void, set;
         "get_int"(required("key", KEY)) -> Int, get_int;
-        "set_string"(required("key", KEY), required("value", Type::String)) -> Void, set;
+        "set_string"(required("key", KEY), required("value", Type::String)) -> Void, set_string;
         "get_string"(required("key", KEY)) -> String, get_string;
         "set_real"(required("key", KEY), required("value", Type::Real)) -> Void, set;
         "get_real"(required("key", KEY)) -> Real, get_real;
@@ -68,11 +68,21 @@ fn variables<'task>(call: &'task mut Call<'_>) -> Result<&'task mut Variables> {
     task::data(call, &OWNER)
 }
 
-/// Sets a variable of any type: the signature has chosen it. Without a name nothing happens.
+/// Sets a variable of any type but strings: the signature has chosen it.
 fn set(call: &mut Call<'_>) -> Result<Value> {
-    let arguments = Arguments(call.arguments);
-    let Some(name) = arguments.text(0)? else { return Ok(Value::Void) };
     let value = call.arguments.get(1).cloned().unwrap_or_default();
+    put(call, value)
+}
+
+/// Sets a string; the unset one is kept as an empty one.
+fn set_string(call: &mut Call<'_>) -> Result<Value> {
+    let value = Arguments(call.arguments).text(1)?.cloned().unwrap_or_default();
+    put(call, Value::String(Some(value)))
+}
+
+/// Without a name nothing happens.
+fn put(call: &mut Call<'_>, value: Value) -> Result<Value> {
+    let Some(name) = Arguments(call.arguments).text(0)? else { return Ok(Value::Void) };
     let variables = variables(call)?;
     let new = weight(name, &value);
     let old = variables.all.get(name).map(|old| weight(name, old));
@@ -199,6 +209,9 @@ mod tests {
             assert_eq!(call(host, &get, &[text("x")]), empty, "of another type now");
             assert_eq!(call(host, &get, &[Value::String(None)]), empty);
         }
+        let host = &mut FakeHost::default();
+        call(host, "set", &[text("x"), Value::String(None)]);
+        assert_eq!(call(host, "get", &[text("x")]), "String(Some(b\"\"))", "set to what is unset");
     }
 
     #[test]

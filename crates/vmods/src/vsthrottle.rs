@@ -108,20 +108,18 @@ impl Bucket {
         self.full_at = (self.updated + missing).max(self.blocked_until);
     }
 
+    /// Who asks while nothing is permitted uses up tokens all the same.
     fn is_denied(&mut self, rule: &Rule, now: Time) -> bool {
-        if now < self.blocked_until {
-            return true;
-        }
+        let is_blocked = now < self.blocked_until;
         self.refill(rule, now);
-        if self.tokens >= 1.0 {
+        let is_there = self.tokens >= 1.0;
+        if is_there {
             self.put(rule, self.tokens - 1.0);
-            return false;
-        }
-        if rule.block > 0.0 {
+        } else if rule.block > 0.0 && !is_blocked {
             self.blocked_until = now + rule.block;
             self.put(rule, self.tokens);
         }
-        true
+        is_blocked || !is_there
     }
 }
 
@@ -225,7 +223,7 @@ fn remaining(call: &mut Call<'_>) -> Result<Value> {
 }
 
 fn blocked(call: &mut Call<'_>) -> Result<Value> {
-    let left = Asked::of(call)?.map_or(0.0, |asked| (asked.look().blocked_until - asked.now).max(0.0));
+    let left = Asked::of(call)?.map_or(-1.0, |asked| (asked.look().blocked_until - asked.now).max(0.0));
     Ok(Value::Duration(left))
 }
 
@@ -286,6 +284,24 @@ mod tests {
     }
 
     #[test]
+    fn asking_while_blocked_takes_tokens() {
+        let rule = (2, 1.0, 2.0);
+        for (now, denied) in [
+            (100.0, false),
+            (100.0, false),
+            (100.0, true),
+            (100.6, true),
+            (101.2, true),
+            (101.8, true),
+            (102.1, false),
+            (102.2, true),
+            (103.0, true),
+        ] {
+            assert_eq!(at(now, "is_denied", "hammer", rule), format!("Bool({denied})"), "{now}");
+        }
+    }
+
+    #[test]
     fn returning_and_removing() {
         let rule = (2, 1000.0, 0.0);
         for _ in 0..2 {
@@ -312,7 +328,7 @@ mod tests {
         let mut host = FakeHost::default();
         let arguments = [Value::String(None), Value::Int(1), Value::Duration(1.0)];
         for (name, answer) in
-            [("is_denied", "Bool(true)"), ("remaining", "Int(-1)"), ("blocked", "Duration(0.0)")]
+            [("is_denied", "Bool(true)"), ("remaining", "Int(-1)"), ("blocked", "Duration(-1.0)")]
         {
             let value = call_in_module(&VMOD, &mut host, Sub::Recv, name, &arguments).unwrap();
             assert_eq!(format!("{value:?}"), answer);

@@ -19,7 +19,7 @@ pub(crate) static VMOD: Vmod = Vmod {
     objects: &[],
 };
 
-/// `xkey.purge(keys)`: the objects go; how many there were.
+/// `xkey.purge(keys)`: the objects go; how many there were, each counted once for every one of the keys that names it.
 fn purge(call: &mut Call<'_>) -> Result<Value> {
     by_keys(call, false)
 }

@@ -44,7 +44,7 @@ fn directors(vcl: &Vcl) -> impl Iterator<Item = BackendRef> {
 
 /// Where nothing is requested, a director is asked like this.
 pub(super) fn idle_ask(now: Time) -> Ask<'static> {
-    Ask { now, digest: None, url: b"", random: 0, depth: 0, tried: &[] }
+    Ask { now, digest: None, is_fetch: false, url: b"", random: 0, depth: 0, tried: &[] }
 }
 
 /// All rows of one VCL: backends in the order of the source, then directors.

@@ -146,6 +146,10 @@ impl Host for LoadHost {
         self.vcl.instance.program.version
     }
 
+    fn program(&self) -> &str {
+        &self.vcl.name
+    }
+
     fn maker(&self) -> Option<(Arc<dyn Any + Send + Sync>, &str)> {
         let maker = self.shared.maker.get()?;
         Some((Arc::clone(maker) as Arc<dyn Any + Send + Sync>, &self.vcl.name))

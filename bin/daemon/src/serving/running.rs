@@ -200,6 +200,7 @@ impl Running {
             false => show_counters(&service.vcl, false),
         }
         self.services.insert(load.name.to_owned(), service);
+        self.show_keys();
         self.rest();
         // So that the counts of VCLs and backends are right at once.
         self.tick();
@@ -333,6 +334,7 @@ impl Running {
             }
             in_use
         });
+        self.show_keys();
         let control = self.parts.counters.control();
         let (ready, discarded) = (self.services.len() as u64, self.lingering.len() as u64);
         let backends: usize = self
@@ -352,6 +354,15 @@ impl Running {
         let modules: HashSet<&str> =
             vcls.flat_map(|vcl| vcl.instance.program.modules.iter().copied()).collect();
         control.vmods.set(modules.len() as u64);
+    }
+
+    /// Shows the counters of surrogate keys as long as a VCL has the module.
+    fn show_keys(&self) {
+        let vcls = self.services.values().map(|service| &service.vcl).chain(&self.lingering);
+        let wanted = vcls.into_iter().any(|vcl| vcl.instance.program.imports("xkey"));
+        if let Err(error) = self.parts.counters.keys().set_shown(wanted) {
+            log::error("counters", &[("section", &"XKEY"), ("error", &error)]);
+        }
     }
 
     /// Puts parameters into effect.

@@ -267,6 +267,7 @@ impl Gauges {
         count_index(parts);
         count_failures(control, &parts.failures);
         count_bans(control, &parts.shared.bans);
+        count_keys(parts.counters.keys(), &parts.shared.index.tags);
     }
 }
 
@@ -282,6 +283,18 @@ fn count_index(parts: &Parts) {
     let heard = parts.shared.index.moves().saturating_sub(control.n_expired.get());
     control.exp_mailed.set(heard);
     control.exp_received.set(heard);
+}
+
+/// Once no VCL ever had the module, there is nothing to look at.
+fn count_keys(section: &observe::Xkey, tags: &cache::index::tags::Tags) {
+    if !tags.are_wanted() {
+        return;
+    }
+    let counts = tags.counts();
+    section.g_keys.set(counts.keys);
+    section.g_hashhead_bytes.set(counts.key_bytes);
+    section.g_oc_bytes.set(counts.link_bytes);
+    section.g_bytes.set(counts.key_bytes + counts.link_bytes);
 }
 
 fn count_failures(control: &Counters, failures: &Statistics) {

@@ -167,6 +167,7 @@ impl Exchange {
         Ask {
             now: self.now,
             digest: Some(&self.key),
+            is_fetch: false,
             url: &self.request.target,
             random: self.local.random(),
             depth: 0,
@@ -180,6 +181,7 @@ impl Fetch {
         Ask {
             now: self.now,
             digest: Some(&self.key),
+            is_fetch: true,
             url: &self.request.target,
             random: self.local.random(),
             depth: 0,

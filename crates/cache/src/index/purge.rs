@@ -61,16 +61,18 @@ impl Index {
         self.unlink_all(objects)
     }
 
-    /// Takes out every object that has one of the surrogate keys in `text` and returns those that nobody took out before.
-    pub fn purge_tagged(&self, text: &[u8]) -> Vec<Arc<Object>> {
-        self.unlink_all(self.tags.find(text))
+    /// Takes out every object that has one of the surrogate keys in `text` and returns those that nobody took out before,
+    /// with how many of the words in `text` name each.
+    pub fn purge_tagged(&self, text: &[u8]) -> Vec<(Arc<Object>, u64)> {
+        let mut found = self.tags.find(text);
+        found.retain(|(object, _)| self.unlink(object));
+        found
     }
 
     /// The objects that have one of the surrogate keys in `text` and are fresh still.
     pub fn fresh_tagged(&self, text: &[u8], now: Time) -> Vec<Arc<Object>> {
-        let mut found = self.tags.find(text);
-        found.retain(|object| object.origin_time() + object.ttl() > now);
-        found
+        let found = self.tags.find(text).into_iter().map(|(object, _)| object);
+        found.filter(|object| object.origin_time() + object.ttl() > now).collect()
     }
 
     fn unlink_all(&self, mut objects: Vec<Arc<Object>>) -> Vec<Arc<Object>> {

@@ -42,10 +42,10 @@ pub struct Counts {
     pub keys: u64,
     /// Links from a key to an object.
     pub links: u64,
-    /// Bytes of the table of keys.
+    /// Bytes of the table of keys, but for the links in it.
     pub key_bytes: u64,
-    /// Bytes of the sets of objects.
-    pub set_bytes: u64,
+    /// Bytes of the links and of the sets that hold them.
+    pub link_bytes: u64,
     /// Objects not stored for want of room here.
     pub refused: u64,
 }
@@ -145,6 +145,11 @@ impl Tags {
         self.wanted.store(wanted, Ordering::Relaxed);
     }
 
+    /// Whether some VCL could, since the worker began.
+    pub fn are_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
     /// How many links there may be.
     pub fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
@@ -196,17 +201,19 @@ impl Tags {
         }
     }
 
-    /// The objects of any key that `text` names, each once.
-    pub(super) fn find(&self, text: &[u8]) -> Vec<Arc<Object>> {
-        let mut links = HashSet::new();
+    /// The objects of any key that `text` names, each once, and by how many of its words.
+    pub(super) fn find(&self, text: &[u8]) -> Vec<(Arc<Object>, u64)> {
+        let mut links: HashMap<Link, u64> = HashMap::new();
         for tag in tags(text) {
             match self.shard(tag).lock().keys.get(&tag) {
                 None => {}
-                Some(Members::One(link)) => drop(links.insert(link.clone())),
-                Some(Members::Many(set)) => links.extend(set.iter().cloned()),
+                Some(Members::One(link)) => *links.entry(link.clone()).or_default() += 1,
+                Some(Members::Many(set)) => {
+                    set.iter().for_each(|link| *links.entry(link.clone()).or_default() += 1);
+                }
             }
         }
-        links.iter().filter_map(|link| link.0.upgrade()).collect()
+        links.iter().filter_map(|(link, times)| Some((link.0.upgrade()?, *times))).collect()
     }
 
     /// What there is.
@@ -219,8 +226,11 @@ impl Tags {
         for shard in &self.shards {
             let shard = shard.lock();
             counts.keys += shard.keys.len() as u64;
-            counts.key_bytes += (shard.keys.capacity() * (size_of::<(Tag, Members)>() + 1)) as u64;
-            counts.set_bytes += shard.set_bytes;
+            // The table holds the link of a key that has one object.
+            let single = shard.keys.values().filter(|members| matches!(members, Members::One(_))).count();
+            let single = (single * size_of::<Link>()) as u64;
+            counts.key_bytes += (shard.keys.capacity() * (size_of::<(Tag, Members)>() + 1)) as u64 - single;
+            counts.link_bytes += single + shard.set_bytes;
         }
         counts
     }
@@ -330,13 +340,13 @@ mod tests {
         objects.iter().for_each(|object| assert!(table.enter(object)));
         assert_eq!(table.find(b"all k7").len(), 100);
         assert_eq!(table.counts().keys, 101);
-        assert!(table.counts().set_bytes > 0);
+        assert!(table.counts().link_bytes > 800);
         objects[1..].iter().for_each(|object| table.leave(object));
-        let left = table.find(b"all");
-        assert!(left.len() == 1 && Arc::ptr_eq(&left[0], &objects[0]));
+        let left = table.find(b"all k0 all nosuch");
+        assert!(left.len() == 1 && Arc::ptr_eq(&left[0].0, &objects[0]) && left[0].1 == 3);
         table.leave(&objects[0]);
         let counts = table.counts();
-        assert_eq!((counts.keys, counts.links, counts.set_bytes), (0, 0, 0));
+        assert_eq!((counts.keys, counts.links, counts.key_bytes, counts.link_bytes), (0, 0, 0, 0));
     }
 
     #[test]

@@ -49,23 +49,22 @@ pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
     count(local, objects.len())
 }
 
-/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many. What is stale
-/// is not counted by a soft purge.
-pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -> usize {
+/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as varnish-modules
+/// counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
+pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -> u64 {
     let index = &local.shared.index;
-    let objects = match remainder {
+    match remainder {
         Some(remainder) => {
             let fresh = index.fresh_tagged(keys, local.now());
             fresh.iter().for_each(|object| shorten(local, object, remainder));
-            fresh
+            fresh.len() as u64
         }
         None => {
             let purged = index.purge_tagged(keys);
-            purged.iter().for_each(|object| log(local, "EXP_Removed", object));
-            purged
+            purged.iter().for_each(|(object, _)| log(local, "EXP_Removed", object));
+            purged.iter().map(|(_, times)| times).sum()
         }
-    };
-    objects.len()
+    }
 }
 
 fn shorten(local: &Local, object: &Object, remainder: Remainder) {

@@ -38,7 +38,7 @@ fn names(group: &Group) -> Vec<String> {
 }
 
 fn chosen(group: &Group, now: Time) -> Option<String> {
-    let ask = Ask { now, digest: None, url: b"", random: 0, depth: 0, tried: &[] };
+    let ask = Ask { now, digest: None, is_fetch: false, url: b"", random: 0, depth: 0, tried: &[] };
     match value::Backend::resolve(group, &ask) {
         Resolved::Other(member) => Some(member.name().to_owned()),
         Resolved::Itself | Resolved::None => None,
@@ -106,7 +106,7 @@ fn turns_go_round_and_pass_over_the_sick_and_the_refusing() {
     }
     members[2].set_admin(crate::Admin::Sick, 1.0);
     assert_eq!(chosen(&group, 5.0).as_deref(), Some("g(10.0.0.2:81)"));
-    let ask = Ask { now: 5.0, digest: None, url: b"", random: 0, depth: 0, tried: &[] };
+    let ask = Ask { now: 5.0, digest: None, is_fetch: false, url: b"", random: 0, depth: 0, tried: &[] };
     assert!(value::Backend::health(&*group, &ask).healthy);
     let mut text = String::new();
     value::Backend::list(&*group, &ask, ListForm { members: false, json: false }, &mut text);

@@ -138,7 +138,7 @@ impl Host for MockHost {
         }
     }
     fn ask(&self) -> Ask<'_> {
-        Ask { now: NOW, digest: None, url: b"", random: 4, depth: 0, tried: &[] }
+        Ask { now: NOW, digest: None, is_fetch: false, url: b"", random: 4, depth: 0, tried: &[] }
     }
     fn task_data(&mut self, _: usize, _: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any {
         self
