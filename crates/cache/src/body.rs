@@ -148,7 +148,7 @@ impl Drop for Body {
 /// origin's.
 #[derive(Debug)]
 pub struct Relay {
-    connection: Option<origin::Connection>,
+    connection: Option<Box<origin::Connection>>,
     buffer: Vec<u8>,
     from: usize,
     to: usize,
@@ -180,7 +180,7 @@ impl Passing {
 impl Relay {
     /// Relays `first`, and then what is left to read of the response on `connection`, through `filters`.
     pub(crate) fn new(
-        connection: origin::Connection,
+        connection: Box<origin::Connection>,
         first: Vec<u8>,
         filters: Filters,
         mut trail: Trail,
@@ -314,7 +314,7 @@ impl Relay {
 
 /// Reads some of a body. At its end the connection is given back.
 async fn read(
-    slot: &mut Option<origin::Connection>,
+    slot: &mut Option<Box<origin::Connection>>,
     trail: &mut Trail,
     buffer: &mut [u8],
 ) -> Result<usize, Aborted> {

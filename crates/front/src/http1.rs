@@ -210,7 +210,7 @@ impl Connection {
                 exchange.finish(0, 0, received);
                 Err("TX_ERROR")
             }
-            Outcome::Pipe(pipe) => Err(self.pipe(exchange, *pipe, settings.pipe_timeout).await),
+            Outcome::Pipe(pipe) => Err(Box::pin(self.pipe(exchange, *pipe, settings.pipe_timeout)).await),
             Outcome::Deliver => {
                 let drained = done || may_drain && drain(&mut body).await;
                 let (sent_ahead, broken) = (body.ahead.sent, body.is_broken());

@@ -8,10 +8,12 @@
 use crate::{deadline, sys};
 use base::Seconds;
 use copal_base as base;
+use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -189,11 +191,24 @@ impl Drop for Counted {
 /// # Panics
 /// Outside a worker or [`block_on`].
 pub fn task(future: impl Future<Output = ()> + 'static) {
-    let counted = Counted::new();
-    tokio::task::spawn_local(async move {
-        let _counted = counted;
-        future.await;
-    });
+    tokio::task::spawn_local(Task { future, _counted: Counted::new() });
+}
+
+pin_project! {
+    /// A task, counted. An async block would hold `future` twice: as it was given, and as it is polled.
+    struct Task<F> {
+        #[pin]
+        future: F,
+        _counted: Counted,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Task<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.project().future.poll(context)
+    }
 }
 
 /// How many tasks started by [`task`] are alive on this thread.

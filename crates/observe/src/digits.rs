@@ -97,6 +97,25 @@ fn any_micros(out: &mut Room, seconds: f64) -> Option<usize> {
     Some(length + 7)
 }
 
+/// Writes `seconds` without decimals, half to even as C's printer does, and returns its length; `None` where that takes
+/// the general printer.
+pub(crate) fn seconds(out: &mut Room, seconds: f64) -> Option<usize> {
+    // So far each whole number is one.
+    const EXACT: f64 = 9.0e15;
+    let rounded = seconds.round_ties_even();
+    if rounded.is_nan() || rounded.abs() > EXACT {
+        return None;
+    }
+    if rounded.is_sign_positive() {
+        return Some(integer(out, rounded as u64));
+    }
+    let mut digits = [0; LENGTH_MAX];
+    let length = integer(&mut digits, -rounded as u64);
+    out[0] = b'-';
+    out[1..].copy_from_slice(&digits[..LENGTH_MAX - 1]);
+    Some(length + 1)
+}
+
 /// Bytes that [`short`] writes.
 const SHORT: usize = 8;
 
@@ -213,6 +232,18 @@ mod tests {
             let mut out = [0; LENGTH_MAX];
             let length = integer(&mut out, value);
             assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn seconds_print_as_the_general_printer_does() {
+        for value in [0.0, -0.0, 0.5, 1.5, 2.5, -0.4, -1.0, -1.5, 120.0, 1_795_237_696.5, 8.9e15, -8.9e15] {
+            let mut out = [0; LENGTH_MAX];
+            let length = seconds(&mut out, value).unwrap();
+            assert_eq!(std::str::from_utf8(&out[..length]).unwrap(), format!("{value:.0}"));
+        }
+        for odd in [f64::NAN, f64::INFINITY, -1e300] {
+            assert_eq!(seconds(&mut [0; LENGTH_MAX], odd), None);
         }
     }
 

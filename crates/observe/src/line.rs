@@ -6,6 +6,7 @@ use crate::tags::Tag;
 use crate::vsl::RECORD_HEAD;
 use copal_base::{Seconds, Time};
 use std::io::Write as _;
+use std::net::IpAddr;
 
 /// One word or number of a record.
 #[derive(Clone, Copy, Debug)]
@@ -71,16 +72,36 @@ impl Line<'_> {
         let Some(room) = self.room() else { return };
         match digits::micros(room, number) {
             Some(length) => self.at += length,
-            None => self.odd(number),
+            None => self.general(format_args!("{number:.6}")),
         }
     }
 
-    /// A number of unusual size, by the general printer.
+    /// Seconds without decimals, half to even.
+    pub fn seconds(&mut self, number: Seconds) {
+        let Some(room) = self.room() else { return };
+        match digits::seconds(room, number) {
+            Some(length) => self.at += length,
+            None => self.general(format_args!("{number:.0}")),
+        }
+    }
+
+    /// An address.
+    pub fn ip(&mut self, ip: IpAddr) {
+        let IpAddr::V4(ip) = ip else { return self.general(format_args!("{ip}")) };
+        let [first, rest @ ..] = ip.octets();
+        self.integer(first.into());
+        for octet in rest {
+            self.text(b".");
+            self.integer(octet.into());
+        }
+    }
+
+    /// What is seldom, by the general printer.
     #[cold]
-    fn odd(&mut self, number: Seconds) {
-        let mut rest = &mut self.out[self.at..self.most];
+    fn general(&mut self, text: std::fmt::Arguments<'_>) {
+        let mut rest = &mut self.out[self.at.min(self.most)..self.most];
         // An error says that it is longer than there is room: it is cut.
-        let _ = write!(rest, "{number:.6}");
+        let _ = rest.write_fmt(text);
         self.at = self.most - rest.len();
     }
 
@@ -102,7 +123,7 @@ impl Line<'_> {
         let room = self.out[self.at..].first_chunk_mut();
         match room.and_then(|room| self.moments.print(room, moment)) {
             Some(length) => self.at += length,
-            None => self.odd(moment),
+            None => self.general(format_args!("{moment:.6}")),
         }
     }
 

@@ -72,7 +72,7 @@ impl Backend {
         prefix.extend(proxied.map_or_else(Vec::new, |version| proxy_header(version, want.addresses)));
         let (index, stream) = match kept {
             Some(kept) => kept,
-            None => self.dial(&settings, want, &prefix).await?,
+            None => Box::pin(self.dial(&settings, want, &prefix)).await?,
         };
         self.set_favourite(index);
         self.counters().req.inc();

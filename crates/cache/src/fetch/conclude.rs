@@ -53,7 +53,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     fetch.response.status %= 1000;
     if fetch.uncacheable {
         mark(fetch, hit_for_pass);
-        return private(fetch, answer, Vec::new(), filters).await;
+        return Box::pin(private(fetch, answer, Vec::new(), filters)).await;
     }
     if fetch.was_304
         && fetch.in_place
@@ -70,7 +70,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         fetch.refuse(Reason::VaryUnusable, None);
         release(fetch);
-        return private(fetch, answer, Vec::new(), filters).await;
+        return Box::pin(private(fetch, answer, Vec::new(), filters)).await;
     };
     leave_out(fetch);
     if update::is_unchanged(fetch, &variant)
@@ -82,7 +82,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         return Step::Done(Fetched::Stored(object));
     }
     if fetch.was_304 {
-        return fill::from_stale(fetch, &variant).await;
+        return Box::pin(fill::from_stale(fetch, &variant)).await;
     }
     if let Some(part) = fetch.part {
         return match part::store(fetch, answer, &variant, part).await {
@@ -150,7 +150,7 @@ pub(super) fn log_body(fetch: &mut Fetch, framing: ResponseFraming, streams: boo
         ResponseFraming::UntilClose => "4 eof",
     };
     let how = if streams && kind != "0 none" { "stream" } else { "-" };
-    fetch.trail.records.fmt(Tag::Fetch_Body, format_args!("{kind} {how}"));
+    fetch.trail.records.parts(Tag::Fetch_Body, &[kind.as_bytes(), b" ", how.as_bytes()]);
 }
 
 /// The object that a 304 confirmed, which stays as it is and gets its new times: nothing is copied, and the head is not
@@ -228,7 +228,7 @@ fn try_begin(
         engine.begin(&creation)
     });
     let fill = begun.ok()?;
-    fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
+    log_storage(fetch, engine);
     Some(fill)
 }
 
@@ -383,7 +383,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
             }
             log_body(fetch, framing, fetch.do_stream && !filters.parses);
             let body = match filters.parses {
-                true => fill::aside(fetch, connection, first, filters).await,
+                true => Box::pin(fill::aside(fetch, connection, first, filters)).await,
                 false => {
                     let passing = Passing::new(&*transient, head_hold);
                     relay(fetch, connection, first, filters, passing).await
@@ -400,14 +400,19 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
 
 /// The records have a place for every body; that of one client's is called as in Varnish.
 fn log_transient(fetch: &mut Fetch) {
-    let engine = fetch.local.shared.stores.transient();
-    fetch.trail.records.fmt(Tag::Storage, format_args!("{} {}", engine.kind(), engine.name()));
+    let shared = Arc::clone(&fetch.local.shared);
+    log_storage(fetch, &**shared.stores.transient());
+}
+
+fn log_storage(fetch: &mut Fetch, engine: &dyn Engine) {
+    let (kind, name) = (engine.kind(), engine.name());
+    fetch.trail.records.parts(Tag::Storage, &[kind.as_bytes(), b" ", name.as_bytes()]);
 }
 
 /// The body straight from the origin. `None` if it was to be complete first, and failed.
 async fn relay(
     fetch: &mut Fetch,
-    connection: copal_origin::Connection,
+    connection: Box<copal_origin::Connection>,
     first: Vec<u8>,
     filters: Filters,
     passing: Passing,
@@ -445,7 +450,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
         let object = Arc::clone(fill.object());
         publish(fetch, &fill);
         fill.commit();
-        fetch.trail.records.fmt(Tag::Length, format_args!("{}", body.len()));
+        fetch.trail.records.numbers(Tag::Length, &[body.len() as u64]);
         return Fetched::Stored(object);
     }
     release(fetch);
@@ -456,7 +461,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     } else {
         counters.beresp_shortlived.inc()
     }
-    fetch.trail.records.fmt(Tag::Length, format_args!("{}", body.len()));
+    fetch.trail.records.numbers(Tag::Length, &[body.len() as u64]);
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     Fetched::Private { head, body: Body::bytes(Bytes::from(body)), private: fetch.private() }

@@ -63,7 +63,7 @@ pub(super) async fn from_origin(
             Ok(step) => return step,
             Err(answer) => {
                 conclude::release(fetch);
-                return conclude::private(fetch, answer, first, filters).await;
+                return Box::pin(conclude::private(fetch, answer, first, filters)).await;
             }
         }
     }
@@ -78,7 +78,7 @@ pub(super) async fn from_origin(
             }
         }
         conclude::release(fetch);
-        return conclude::private(fetch, answer, first, filters).await;
+        return Box::pin(conclude::private(fetch, answer, first, filters)).await;
     };
     let object = Arc::clone(fill.object());
     let streamed = fetch.do_stream && !filters.parses;
@@ -101,7 +101,7 @@ pub(super) async fn from_origin(
 /// Stores a body that only one client gets, since it can be delivered only when it is complete. `None` if it fails.
 pub(super) async fn aside(
     fetch: &mut Fetch,
-    connection: Connection,
+    connection: Box<Connection>,
     first: Vec<u8>,
     filters: Filters,
 ) -> Option<Body> {
@@ -190,7 +190,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let Some(mut fill) = conclude::begin(fetch, variant, length, coding) else {
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
-        return conclude::private(fetch, answer, Vec::new(), Filters::default()).await;
+        return Box::pin(conclude::private(fetch, answer, Vec::new(), Filters::default())).await;
     };
     let planned = stale.plan().is_none_or(|plan| fill.set_plan(plan.into()).is_ok());
     let mut cursor = Cursor::new(&stale, 0, u64::MAX);
@@ -218,7 +218,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         drop(fill);
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
-        return conclude::private(fetch, answer, Vec::new(), Filters::default()).await;
+        return Box::pin(conclude::private(fetch, answer, Vec::new(), Filters::default())).await;
     }
     let object = Arc::clone(fill.object());
     if stale.sparse().is_some() {
@@ -262,7 +262,7 @@ async fn completed(object: &Arc<store::Object>) -> bool {
 /// A body on its way into a store.
 struct Job {
     fill: Option<Fill>,
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     /// The body's length, if it was announced.
     known: Option<u64>,
     received: u64,
@@ -302,7 +302,7 @@ impl Job {
     fn new(
         fetch: &Fetch,
         fill: Fill,
-        connection: Connection,
+        connection: Box<Connection>,
         known: Option<u64>,
         first: Vec<u8>,
         filters: Filters,
@@ -343,7 +343,7 @@ impl Job {
         }
     }
 
-    async fn run(&mut self, trail: &mut Trail) -> Result<Connection, Broken> {
+    async fn run(&mut self, trail: &mut Trail) -> Result<Box<Connection>, Broken> {
         let (Some(mut fill), Some(mut connection)) = (self.fill.take(), self.connection.take()) else {
             return Err(Broken::Unwanted);
         };
@@ -459,7 +459,7 @@ impl Job {
     }
 
     /// The last records and counts of a fill.
-    fn finish(&mut self, trail: &mut Trail, result: Result<Connection, Broken>) {
+    fn finish(&mut self, trail: &mut Trail, result: Result<Box<Connection>, Broken>) {
         trail.received_body = self.received;
         trail.stored_body = Some(self.stored);
         if self.left_behind > 0 {

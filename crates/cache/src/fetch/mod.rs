@@ -149,7 +149,7 @@ impl Step {
 
 /// A response whose head is read.
 pub(crate) struct Answer {
-    pub(crate) connection: Option<origin::Connection>,
+    pub(crate) connection: Option<Box<origin::Connection>>,
     pub(crate) framing: ResponseFraming,
 }
 

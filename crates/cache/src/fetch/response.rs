@@ -219,13 +219,20 @@ pub(super) fn storable(fetch: &Fetch) -> Storable {
 impl Fetch {
     /// Logs times that VCL changed.
     pub(crate) fn log_ttl(&mut self) {
+        self.log_times("VCL", &[self.ttl, self.grace, self.keep, self.origin_time]);
+    }
+
+    /// A `TTL` record: who says so, times in seconds, and whether it may be kept.
+    pub(super) fn log_times(&mut self, source: &str, times: &[f64]) {
         let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
-        self.trail.records.fmt(
-            Tag::TTL,
-            format_args!(
-                "VCL {:.0} {:.0} {:.0} {:.0} {marker}",
-                self.ttl, self.grace, self.keep, self.origin_time
-            ),
-        );
+        self.trail.records.line(Tag::TTL, |line| {
+            line.text(source.as_bytes());
+            for time in times {
+                line.text(b" ");
+                line.seconds(*time);
+            }
+            line.text(b" ");
+            line.text(marker.as_bytes());
+        });
     }
 }

@@ -148,7 +148,7 @@ async fn exchange(
     let failed = |error| Failure::Origin(error, leaf.definition().name.to_string());
     let want = want(fetch, leaf, reuse);
     let mut connection = match leaf.connect(&fetch.local.pools, &want).await {
-        Ok(connection) => connection,
+        Ok(connection) => Box::new(connection),
         Err(error) => {
             count_refusal(fetch, &error);
             return Err(failed(error));

@@ -1,10 +1,8 @@
 //! The times of a response as VCL finds them: by Varnish's rules, or by RFC 9111.
 
 use super::{Fetch, Purpose};
-use copal_observe as observe;
 use copal_rules as rules;
 use copal_wire as wire;
-use observe::Tag;
 use rules::judge::Verdict;
 use rules::storable::{Storable, Why};
 use rules::ttl::Lifetime;
@@ -31,21 +29,17 @@ fn take(fetch: &mut Fetch, lifetime: &Lifetime) {
 }
 
 fn log(fetch: &mut Fetch, lifetime: &Lifetime) {
-    fetch.trail.records.fmt(
-        Tag::TTL,
-        format_args!(
-            "RFC {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {:.0} {}",
-            lifetime.ttl,
-            lifetime.grace,
-            lifetime.keep,
-            fetch.now,
-            lifetime.t_origin,
-            lifetime.date,
-            lifetime.expires,
-            lifetime.max_age,
-            if fetch.uncacheable { "uncacheable" } else { "cacheable" },
-        ),
-    );
+    let times = [
+        lifetime.ttl,
+        lifetime.grace,
+        lifetime.keep,
+        fetch.now,
+        lifetime.t_origin,
+        lifetime.date,
+        lifetime.expires,
+        lifetime.max_age.into(),
+    ];
+    fetch.log_times("RFC", &times);
 }
 
 /// As [`compute`], for the answer to a POST that says that it is what a GET gets: if it says, too, for how long, it is

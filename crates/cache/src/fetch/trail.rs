@@ -6,8 +6,8 @@ use crate::trouble::Trouble;
 use base::Time;
 use copal_base as base;
 use copal_observe as observe;
-use copal_origin::{Connection, Error};
-use observe::{Records, Tag};
+use copal_origin::{Backend, Connection, Error};
+use observe::{Line, Records, Tag};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(crate) struct Trail {
     pub(crate) trouble: Option<Arc<Trouble>>,
     /// The status of the answer whose head came last.
     pub(crate) received_status: Option<u16>,
-    /// The connection in use: its descriptor and its backend's name.
-    open: Option<(i32, String)>,
+    /// The connection in use: its descriptor and its backend.
+    open: Option<(i32, Arc<Backend>)>,
     ended: bool,
 }
 
@@ -89,37 +89,54 @@ impl Trail {
 
     /// A connection is used from now on.
     pub(crate) fn opened(&mut self, connection: &Connection, peer: SocketAddr, local: SocketAddr) {
-        let (descriptor, name) =
-            (connection.descriptor(), connection.backend().definition().name.to_string());
-        self.records.fmt(
-            Tag::BackendOpen,
-            format_args!(
-                "{descriptor} {name} {} {} {} {} {}",
-                peer.ip(),
-                peer.port(),
-                local.ip(),
-                local.port(),
-                if connection.reused() { "reuse" } else { "connect" },
-            ),
-        );
-        self.open = Some((descriptor, name));
+        let (descriptor, backend) = (connection.descriptor(), Arc::clone(connection.backend()));
+        self.log_backend(Tag::BackendOpen, descriptor, &backend, |line| {
+            for address in [peer, local] {
+                line.ip(address.ip());
+                line.text(b" ");
+                line.integer(address.port().into());
+                line.text(b" ");
+            }
+            line.text(if connection.reused() { b"reuse" } else { b"connect" });
+        });
+        self.open = Some((descriptor, backend));
+    }
+
+    /// A record of a connection to `backend`, which `rest` completes.
+    fn log_backend(
+        &mut self,
+        tag: Tag,
+        descriptor: i32,
+        backend: &Backend,
+        rest: impl FnOnce(&mut Line<'_>),
+    ) {
+        self.records.line(tag, |line| {
+            line.integer(u64::try_from(descriptor).unwrap_or_default());
+            line.text(b" ");
+            line.text(backend.definition().name.as_bytes());
+            line.text(b" ");
+            rest(line);
+        });
     }
 
     /// The connection in use, if there is one, is closed; why, in Varnish's words.
     pub(crate) fn closed(&mut self, why: &str) {
-        if let Some((descriptor, name)) = self.open.take() {
-            self.records.fmt(Tag::BackendClose, format_args!("{descriptor} {name} close {why}"));
+        if let Some((descriptor, backend)) = self.open.take() {
+            self.log_backend(Tag::BackendClose, descriptor, &backend, |line| {
+                line.text(b"close ");
+                line.text(why.as_bytes());
+            });
         }
     }
 
     /// Gives a connection back whose answer was read to its end.
-    pub(crate) fn release(&mut self, connection: Connection) {
+    pub(crate) fn release(&mut self, connection: Box<Connection>) {
         if !connection.release() {
             return self.closed(VCL_CLOSED);
         }
         self.local.counters.backend_recycle.inc();
-        if let Some((descriptor, name)) = self.open.take() {
-            self.records.fmt(Tag::BackendClose, format_args!("{descriptor} {name} recycle"));
+        if let Some((descriptor, backend)) = self.open.take() {
+            self.log_backend(Tag::BackendClose, descriptor, &backend, |line| line.text(b"recycle"));
         }
     }
 
@@ -128,7 +145,7 @@ impl Trail {
         let now = self.local.now();
         self.timestamp("BerespBody", now);
         let received = self.stored_body.unwrap_or(self.received_body);
-        self.records.fmt(Tag::Length, format_args!("{received}"));
+        self.records.numbers(Tag::Length, &[received]);
         self.end();
     }
 

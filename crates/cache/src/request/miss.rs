@@ -28,7 +28,9 @@ pub(crate) async fn step(
         exchange.decide(Sub::Miss).await
     };
     match action {
-        Action::Fetch if exchange.rfc && exchange.is_head() => head(exchange, busy, stale, body).await,
+        Action::Fetch if exchange.rfc && exchange.is_head() => {
+            Box::pin(head(exchange, busy, stale, body)).await
+        }
         Action::Fetch => {
             let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
             fetch.busy = Some(busy);

@@ -142,7 +142,7 @@ impl Job {
     }
 
     /// Stores the answer that `connection` gives.
-    pub(crate) async fn run(mut self, mut connection: Connection, mut trail: Trail) {
+    pub(crate) async fn run(mut self, mut connection: Box<Connection>, mut trail: Trail) {
         let result = self.pour(&mut connection).await;
         // Who waits for these looks again.
         self.claims.clear();

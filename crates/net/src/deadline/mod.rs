@@ -12,10 +12,11 @@ mod wheel;
 
 use base::Seconds;
 use copal_base as base;
+use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -151,15 +152,30 @@ fn due_ms(now_ms: u64, seconds: Seconds) -> u64 {
 ///
 /// # Errors
 /// [`Elapsed`]; the future is dropped where it stood.
-pub async fn within<F: Future>(deadline: &Deadline, future: F) -> Result<F::Output, Elapsed> {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
+pub fn within<F: Future>(deadline: &Deadline, future: F) -> Within<'_, F> {
+    Within { deadline, future }
+}
+
+pin_project! {
+    /// What [`within`] returns. An async function would hold `future` twice: as it was given, and as it is polled.
+    #[derive(Debug)]
+    pub struct Within<'deadline, F> {
+        deadline: &'deadline Deadline,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Within<'_, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let within = self.project();
+        if let Poll::Ready(output) = within.future.poll(context) {
             return Poll::Ready(Ok(output));
         }
-        deadline.poll_passed(context).map(|()| Err(Elapsed))
-    })
-    .await
+        within.deadline.poll_passed(context).map(|()| Err(Elapsed))
+    }
 }
 
 /// Lets every deadline set by [`Deadline::set_idle`] on this thread pass now, and later ones as they are set.
