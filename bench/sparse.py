@@ -6,6 +6,7 @@ the whole (range_offset_limit none) and Squid as installed (which keeps nothing 
 
     random      2,000 reads of 64 KB by 16 clients
     again       the same once more
+    other       the same of another object, for which the first one's memory is there (or its file, if the server keeps files)
     vector      20 requests of 500 ranges of 0.5 to 20 KB; who does not answer with parts is asked for each range by
                 itself, as davix does
     sequential  the whole object in steps of 4 MB by one client, on a server started anew
@@ -37,7 +38,7 @@ from processes import cpu_s, free_port, tree  # noqa: E402
 
 MIB = 1 << 20
 COPALD = os.environ.get("COPALD", os.path.join(HERE, "../target/release/copald"))
-PATH = "/object"
+PATH, OTHER = "/object", "/other"
 
 
 class Process:
@@ -80,6 +81,7 @@ class Origin(Process):
             chance = random.Random(7)
             for at in range(0, size, 16 * MIB):
                 file.write(chance.randbytes(min(16 * MIB, size - at)))
+        os.symlink("object", f"{folder}/other")
         with open(f"{folder}/object", "rb") as file:
             self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         port = free_port()
@@ -187,7 +189,7 @@ class Reads:
         self.random = [(place, place + 65536) for place in (chance.randrange(size - 65536) for _ in range(2000))]
         self.vectors = [self.vector(chance, size) for _ in range(20)]
         self.steps = [(at, min(at + 4 * MIB, size)) for at in range(0, size, 4 * MIB)]
-        self.fallbacks, self.faults = [], collections.Counter()
+        self.fallbacks, self.faults, self.path = [], collections.Counter(), PATH
 
     @staticmethod
     def vector(chance, size):
@@ -199,7 +201,7 @@ class Reads:
             raise Wrong("other bytes")
 
     def one(self, client, first, end):
-        answer = client.fetch(PATH, headers=field([(first, end)]))
+        answer = client.fetch(self.path, headers=field([(first, end)]))
         if answer.status != 206 or not answer.complete:
             raise Wrong(f"status {answer.status}" if answer.status != 206 else "cut")
         self.same(answer.body, first, end)
@@ -220,6 +222,11 @@ class Reads:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def read_other(self, port):
+        self.path = OTHER
+        self.read_random(port)
+        self.path = PATH
 
     def read_vector(self, port):
         self.fallbacks = []
@@ -291,6 +298,13 @@ def run(name, origin, reads, folder):
     finally:
         server.stop()
     had.clear()
+    server = fresh("other")
+    try:
+        reads.read_random(server.port)
+        work(server, "other", reads.random, reads.read_other)
+    finally:
+        server.stop()
+    had.clear()
     server = fresh("steps")
     try:
         work(server, "sequential", reads.steps, reads.read_steps)
@@ -331,6 +345,7 @@ def main():
                 table.setdefault(what, []).append((name, needed, measured, note))
                 print(f"# {name} {what}: {measured}", file=sys.stderr, flush=True)
             shutil.rmtree(f"{folder}/{name}-random", ignore_errors=True)
+            shutil.rmtree(f"{folder}/{name}-other", ignore_errors=True)
             shutil.rmtree(f"{folder}/{name}-steps", ignore_errors=True)
     finally:
         origin.stop()

@@ -88,6 +88,7 @@ reasons! {
     Authorization Pass "authorization" "The request has Authorization (built-in VCL).";
     Cookie Pass "cookie" "The request has Cookie (built-in VCL).";
     HitForPass Pass "hit-for-pass" "VCL made the last response hit-for-pass, and the marker of it is there.";
+    NoTransform Pass "no-transform" "What is stored is compressed, the client takes no gzip, and the backend forbids to change it (no-transform).";
     NoPipe Pass "no-pipe" "VCL returned pipe, which is not to be had in HTTP/2 and in an include.";
 
     VclPipe Pipe "vcl-pipe" "VCL returned pipe.";

@@ -31,8 +31,9 @@ pub struct Query<'request> {
     pub ignore_busy: bool,
     /// `req.rfc`: what has to be validated for each request is not worth waiting for.
     pub rfc: bool,
-    /// What the request makes of an object that fits, where it asks for more than freshness.
-    pub asks: Option<&'request dyn Fn(&Object) -> Suits>,
+    /// What the request makes of an object that fits, where it asks for more than freshness; and of one that was brought for it
+    /// by a fetch that it shares (`true`).
+    pub asks: Option<&'request dyn Fn(&Object, bool) -> Suits>,
     /// The request, if it insists on the origin's word.
     pub insistent: Option<&'request Arc<Insistent>>,
     /// What stood there when the request began to wait, once it does.
@@ -313,13 +314,10 @@ impl Query<'_> {
         self.insistent.map_or(Insists::Not, |insistent| insistent.how())
     }
 
-    /// What the request makes of `object`. What was brought for it cannot be had any newer.
+    /// What the request makes of `object`.
     fn suits(&self, object: &Object) -> Suits {
-        match self.asks {
-            Some(_) if self.insistent.is_some_and(|insistent| insistent.has(object)) => Suits::Yes,
-            Some(asks) => asks(object),
-            None => Suits::Yes,
-        }
+        let is_brought = || self.insistent.is_some_and(|insistent| insistent.has(object));
+        self.asks.map_or(Suits::Yes, |asks| asks(object, is_brought()))
     }
 }
 

@@ -67,7 +67,7 @@ impl Bench {
 
     /// As a request by the RFCs, that makes `suits` of every object and waits over `waited` already.
     fn ask(&self, now: f64, suits: Suits, waited: Option<Waited>) -> Found {
-        let asks = |_: &Object| suits;
+        let asks = |_: &Object, _| suits;
         let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
         let query = Query { rfc: true, asks: Some(&asks), waited, ..plain(key(1), now, &fits, &predict) };
         self.look_twice(&query, None)
@@ -319,7 +319,7 @@ fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
 
 /// A request that insists on `how`, and on an object that does not do by itself.
 fn insist(bench: &Bench, one: &Option<Arc<Insistent>>, waiter: Option<(u64, &Waker)>) -> Found {
-    let asks = |_: &Object| Suits::No(Reason::RequestNoCache);
+    let asks = |_: &Object, brought| if brought { Suits::Yes } else { Suits::No(Reason::RequestNoCache) };
     let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
     let query = Query {
         rfc: true,

@@ -7,6 +7,7 @@ use crate::body::Body;
 use crate::exchange::{Exchange, Outcome, Source, protocol};
 use crate::filter::names::Unknown;
 use crate::index::hot::Known as KnownObject;
+use crate::reason::Reason;
 use crate::sparse::lone::Lone;
 use base::units::push_integer;
 use copal_base as base;
@@ -15,6 +16,7 @@ use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Native, Tag};
+use rules::cache_status::Forward;
 use rules::conditional::{Held, Precondition};
 use std::rc::Rc;
 use vcl::host::{Action, Sub};
@@ -34,6 +36,9 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         && let Some(step) = Box::pin(sparse::open(exchange, &known)).await
     {
         return step;
+    }
+    if filters::must_not_expand(exchange) {
+        return own_answer(exchange);
     }
     let start = exchange.records.mark();
     prepare(exchange);
@@ -65,6 +70,21 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
         prepared::learn(exchange, &known, Marks { start, shaping, shaped });
     }
     Step::Done(Outcome::Deliver)
+}
+
+/// The origin is asked for this client alone, as it asked.
+fn own_answer(exchange: &mut Exchange) -> Step {
+    exchange.body = Body::Empty;
+    exchange.source = Source::None;
+    exchange.hit = false;
+    exchange.let_pieces_go();
+    if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
+        exchange.reason = Reason::OnlyIfCached;
+        return Step::Synth(504, None);
+    }
+    exchange.handled.forward(Forward::Request);
+    exchange.reason = Reason::NoTransform;
+    Step::Pass
 }
 
 /// The response's head before VCL sees it: the object's, with `Age`, `Via` and `X-Varnish`.

@@ -86,6 +86,19 @@ impl Demand {
         self.suits_with(exchange, object, &fields, now)
     }
 
+    /// As [`Demand::suits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any newer,
+    /// but its age and its freshness may be another's, as they come from a cache on the way.
+    pub(crate) fn suits_brought(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
+        let mut rest = *self;
+        rest.has_conditions = false;
+        rest.directives.no_cache = false;
+        rest.directives.max_age = rest.directives.max_age.filter(|most| *most > 0);
+        if rest.directives.max_age.is_none() && rest.directives.min_fresh.is_none() {
+            return Suits::Yes;
+        }
+        rest.suits(exchange, object, now)
+    }
+
     /// As [`Demand::suits`], where the object's fields are at hand.
     pub(crate) fn suits_with(
         &self,

@@ -17,6 +17,7 @@ use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::Tag;
+use rules::cache_control::CacheControl;
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -56,6 +57,27 @@ fn must_expand(exchange: &Exchange, is_gzip: bool) -> bool {
         && !rules::coding::accepts_gzip(&exchange.request.fields)
 }
 
+/// Whether the client must be given the origin's own answer: what there is of it came as gzip, since that is what we ask for on
+/// behalf of all clients, this one takes none, and the origin forbids to change it.
+///
+/// Source: RFC 9110, section 7.7; RFC 9111, section 5.2.2.6.
+pub(super) fn must_not_expand(exchange: &Exchange) -> bool {
+    let forbids = || match &exchange.source {
+        Source::Stored(known) => forbids_change(known.fields()),
+        Source::Private(private) => !private.passed && forbids_change(&exchange.response.fields),
+        Source::None => false,
+    };
+    exchange.rfc
+        && exchange.esi_level == 0
+        && matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD")
+        && must_expand(exchange, exchange.has_gzip())
+        && forbids()
+}
+
+fn forbids_change(fields: &wire::Fields) -> bool {
+    CacheControl::of(fields).no_transform
+}
+
 impl Exchange {
     /// The object whose plan the body follows, if it has one.
     fn planned(&self) -> Option<&Rc<Stored>> {
@@ -86,7 +108,10 @@ impl Exchange {
         let range = self.current.settings.http_range_support
             && self.response.status == 200
             && self.request.fields.has_known(Known::Range);
-        names::of_delivery(esi, must_expand(self, self.has_gzip()), range)
+        // What was passed is the origin's answer to this client's own request.
+        let is_its_own = matches!(&self.source, Source::Private(private) if private.passed);
+        let stays = self.rfc && is_its_own && forbids_change(&self.response.fields);
+        names::of_delivery(esi, !stays && must_expand(self, self.has_gzip()), range)
     }
 
     /// `resp.filters`: as VCL set it, else what is done without.

@@ -145,8 +145,11 @@ fn with_query<Answer>(
     act: impl FnOnce(&Query<'_>) -> Answer,
 ) -> Answer {
     let demand = exchange.demand;
-    let suits =
-        move |object: &Object| demand.map_or(Suits::Yes, |demand| demand.suits(exchange, object, now));
+    let suits = move |object: &Object, is_brought| match demand {
+        Some(demand) if is_brought => demand.suits_brought(exchange, object, now),
+        Some(demand) => demand.suits(exchange, object, now),
+        None => Suits::Yes,
+    };
     let query = Query {
         key: exchange.key,
         arrival: exchange.times.arrival,

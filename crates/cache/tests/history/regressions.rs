@@ -2,7 +2,7 @@
 
 use crate::plan::{
     Ask, Condition, Framing, History, Manner, Method, Mood, Policy, Setup, Site, Size, Span, Step, Tag,
-    Wishes,
+    Which, Wishes,
 };
 use crate::world;
 
@@ -184,4 +184,18 @@ fn rfc5861_4_an_error_of_our_own_stands_in_for_nothing() {
         Step::Ask(get()),
     ];
     check(BY_RFC, site(Size::Small, Tag::Strong, fresh()), steps);
+}
+
+/// Who insisted on the origin's word got what another fetch brought, though it was not as fresh as it asked for.
+#[test]
+fn rfc9111_5_2_1_3_min_fresh_of_what_another_fetch_brought() {
+    let wishes = Wishes { no_cache: true, min_fresh: Some(60), ..Wishes::default() };
+    let steps = vec![
+        Step::Ask(Ask { method: Method::Head, ..get() }),
+        Step::Ask(Ask { condition: Condition::Match(Which::Back(0)), manner: Manner::Along, ..get() }),
+        Step::Ask(Ask { wishes, ..get() }),
+    ];
+    let policy = Policy { age: 30, ..fresh() };
+    let site = Site { modified: true, ranges: false, ..site(Size::Medium, Tag::None, policy) };
+    check(Setup { store_kib: 600, segment: 16_384, ..BY_RFC }, site, steps);
 }
