@@ -73,6 +73,8 @@ fn port_of(host: &str) -> Option<(&str, &str)> {
 
 fn port_number(port: &str) -> io::Result<u16> {
     match port {
+        // An empty one can be defined, but not be connected to.
+        "" => Ok(0),
         "http" => Ok(80),
         "https" => Ok(443),
         _ => port

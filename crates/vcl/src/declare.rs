@@ -64,8 +64,14 @@ pub(crate) fn backend(
     }
 }
 
-/// Without a `.port` the host may hold one; it then goes to the origin in `Host` as well.
+/// Without a `.port` the host may hold one; it then goes to the origin in `Host` as well. An empty host with a `.port` is
+/// this machine, and goes in no `Host`.
 fn split_host(definition: &mut BackendDefinition) {
+    if definition.host.is_empty() && definition.port.is_some() {
+        definition.host_header.get_or_insert_default();
+        definition.host = "127.0.0.1".into();
+        return;
+    }
     let (host, port) = split_endpoint(&definition.host);
     if definition.port.is_some() || host == definition.host {
         return;

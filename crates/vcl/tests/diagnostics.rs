@@ -385,6 +385,18 @@ fn grammar() {
     }
 }
 
+/// What varnishtest writes for a server that was never started.
+#[test]
+fn an_empty_host_with_a_port_is_this_machine() {
+    for (port, known) in [("", Some("")), ("81", Some("81"))] {
+        let source = format!("vcl 4.1; backend b {{ .host = \"\"; .port = \"{port}\"; }}");
+        let program = load(&source).unwrap();
+        let backend = &program.backends[0];
+        assert_eq!((backend.host.as_str(), backend.port.as_deref()), ("127.0.0.1", known));
+        assert_eq!(backend.host_header.as_deref(), Some(""));
+    }
+}
+
 #[test]
 fn definitions() {
     let program = load(
