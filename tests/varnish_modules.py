@@ -3,6 +3,7 @@
 test, run the same calls on the same requests and must give the same results and verdicts."""
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -429,6 +430,40 @@ def saint_verdicts():
         "sub vcl_init { new sm = saintmode.saintmode(backend = default, threshold = 3); }", f"{made} sub vcl_backend_error {{ saintmode.blacklist(5s); }}", f"{made} sub vcl_deliver {{ saintmode.blacklist(5s); }}",
         f"{made} sub vcl_recv {{ set req.backend_hint = sm.backend(); }}",
     ])
+
+
+LOGGED = """import header; import tcp; import bodyaccess; import saintmode; import std;
+sub vcl_init { new sm = saintmode.saintmode(default, 2); }
+sub vcl_recv {
+  if (req.url == "/regsub") { header.regsub(req, "^X-A: (.*)", "X-N: \\1"); header.append(req.http.X-L, "1"); return (synth(200)); }
+  if (req.url == "/tcp") { tcp.dump_info(); set req.http.X-R = tcp.congestion_algorithm("cubic") + tcp.congestion_algorithm("nosuch"); tcp.set_socket_pace(100); return (synth(200)); }
+  if (req.url ~ "^/body") { if (req.url ~ "keep") { std.cache_req_body(1KB); } set req.http.X-R = bodyaccess.len_req_body() + bodyaccess.rematch_req_body("h");
+    bodyaccess.hash_req_body(); bodyaccess.log_req_body(); bodyaccess.log_req_body("P:", 3); bodyaccess.log_req_body("P:", -1); }
+  return (pass); }
+sub vcl_deliver { if (req.url ~ "^/body") { set resp.http.X-R = bodyaccess.len_req_body(); bodyaccess.hash_req_body(); } if (req.url == "/smx") { saintmode.blacklist(5s); } }
+sub vcl_backend_fetch { if (bereq.url ~ "sm") { set bereq.backend = sm.backend(); } }
+sub vcl_backend_response { if (bereq.url ~ "mark") { saintmode.blacklist(500s); } }
+sub vcl_backend_error { if (bereq.url ~ "mark") { saintmode.blacklist(500s); } }
+"""
+
+
+@case("what the log says of the modules")
+def logged():
+    for module in ("header", "tcp", "bodyaccess", "saintmode"):
+        need(module)
+    both = Both(LOGGED, params={"vsl_mask": "+Debug"})
+
+    def lines(one):
+        text = subprocess.run(["varnishlog", "-n", one.name, "-d", "-g", "raw", "-i", "VCL_Log,VCL_Error,ReqUnset,ReqHeader,Debug"], stdout=subprocess.PIPE, text=True, check=True, timeout=30).stdout
+        rows = [line.split(None, 3) for line in text.splitlines()]
+        found = [f"{row[1]} {row[3][2:]}" for row in rows if len(row) == 4 and row[1] != "Debug" or len(row) == 4 and re.match(". (P:|hel)", row[3])]
+        return sorted(re.sub(r"(snd_mss|rcv_mss|rtt|rttvar|snd_cwnd|reordering)=[0-9]+", r"\1=", line) for line in found if "Host:" not in line and "X-Varnish" not in line)
+
+    for target, body in (("/regsub", b""), ("/tcp", b""), ("/body", b"hello world"), ("/bodykeep", b"hello world"), ("/sm", b""), ("/smmark", b""), ("/smmark", b""), ("/mark", b""), ("/smmark2", b""), ("/smx", b"")):
+        theirs, ours = both.fetch(target, "POST", headers=FIELDS[:4], body=body)
+        expect(ours.status, theirs.status, target)
+    eventually(lambda: lines(both.ours) == lines(both.theirs) and len(lines(both.ours)) > 25, "the same lines: "
+               + f"{sorted(set(lines(both.ours)) ^ set(lines(both.theirs)))}", 10)
 
 
 # ---- xkey

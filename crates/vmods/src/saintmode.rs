@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use vcl::host::{Fault, Result, Sub};
+use vcl::host::{Fault, Host, Result, Sub};
 use vcl::value::{Ask, Backend, BackendRef, Health, ListForm, Resolved, Value};
 use vcl::variables::Var;
 use vcl::vmod::{Call, Object, ObjectRef, Type, Vmod};
@@ -89,18 +89,23 @@ impl Saint {
         if listed.count == 0 { 0 } else { listed.now(now) }
     }
 
-    /// Whether this object, or where there is none any, may be asked of it.
-    fn serves(&self, object: Option<&[u8; 32]>, now: Time) -> bool {
+    /// Why this object, or where there is none any, may not be asked of it: the words for the log.
+    fn refusal(&self, object: Option<&[u8; 32]>, now: Time) -> Option<&'static str> {
         let mut listed = self.listed.lock();
         if self.threshold == 0 || listed.count == 0 {
-            return true;
+            return None;
         }
         let marks = object.and_then(|object| listed.marks.get(object));
         if marks.is_some_and(|ends| ends.iter().any(|end| *end > now)) {
-            return false;
+            return Some("object blacklisted");
         }
         // Looks at all marks only where they may be too many.
-        listed.count < self.threshold as usize || listed.now(now) < self.threshold as usize
+        let is_full = listed.count >= self.threshold as usize && listed.now(now) >= self.threshold as usize;
+        is_full.then_some("hit threshold")
+    }
+
+    fn serves(&self, object: Option<&[u8; 32]>, now: Time) -> bool {
+        self.refusal(object, now).is_none()
     }
 }
 
@@ -119,6 +124,15 @@ impl Backend for Saint {
         } else {
             Resolved::None
         }
+    }
+
+    fn resolve_in_task(&self, ask: &Ask<'_>, host: &mut dyn Host) -> Resolved {
+        let Some(why) = self.refusal(ask.digest, ask.now) else {
+            return Resolved::Other(Arc::clone(&self.backend));
+        };
+        let words = format!("saintmode: unhealthy: {why} for backend {}", self.backend.name());
+        host.log("VCL_Log", words.as_bytes());
+        Resolved::None
     }
 
     fn health(&self, ask: &Ask<'_>) -> Health {

@@ -39,10 +39,15 @@ fn congestion_algorithm(call: &mut Call<'_>) -> Result<Value> {
     let name = Arguments(call.arguments).text_or_empty(0)?;
     let Some(descriptor) = descriptor(call) else { return Ok(Value::Int(-1)) };
     match net::tcp::set_congestion(descriptor, name) {
-        Ok(()) => Ok(Value::Int(0)),
-        Err(why) => {
-            let name = String::from_utf8_lossy(name);
-            call.host.log("VCL_Error", format!("tcp.congestion_algorithm({name}): {why}").as_bytes());
+        Ok(()) => {
+            if let Ok(name) = net::tcp::congestion(descriptor) {
+                call.host.log("VCL_Log", format!("getsockopt() returned: {name}").as_bytes());
+            }
+            Ok(Value::Int(0))
+        }
+        Err(_) => {
+            let words = [b"TCP_CONGESTION setsockopt() for \"", name, b"\" failed."].concat();
+            call.host.log("VCL_Error", &words);
             Ok(Value::Int(-1))
         }
     }
@@ -59,9 +64,6 @@ fn dump_info(call: &mut Call<'_>) -> Result<Value> {
     );
     call.host.log("VCL_Log", first.as_bytes());
     call.host.log("VCL_Log", second.as_bytes());
-    if let Ok(name) = net::tcp::congestion(descriptor) {
-        call.host.log("VCL_Log", format!("getsockopt() returned: {name}").as_bytes());
-    }
     Ok(Value::Void)
 }
 
@@ -76,8 +78,12 @@ fn set_socket_pace(call: &mut Call<'_>) -> Result<Value> {
     let pace = Arguments(call.arguments).integer(0)?;
     let Some(descriptor) = descriptor(call) else { return Ok(Value::Void) };
     let bytes = u32::try_from(pace.max(0).saturating_mul(1024)).unwrap_or(u32::MAX);
-    if let Err(why) = net::tcp::set_pace(descriptor, bytes) {
-        call.host.log("VCL_Error", format!("tcp.set_socket_pace({pace}): {why}").as_bytes());
+    match net::tcp::set_pace(descriptor, bytes) {
+        Ok(()) => {
+            call.host.log("VCL_Log", format!("vmod-tcp: Socket paced to {pace} KB/s.").as_bytes());
+            call.host.log("VCL_Log", format!("getsockopt() 0 {}", bytes as i32).as_bytes());
+        }
+        Err(_) => call.host.log("VCL_Error", b"set_socket_pace(): Error setting pace rate."),
     }
     Ok(Value::Void)
 }
@@ -107,8 +113,11 @@ mod tests {
         assert_eq!(call("congestion_algorithm", &[text("nosuch")]), "Int(-1)");
         assert!(host.logged[0].starts_with("VCL_Log tcpi: snd_mss="), "{:?}", host.logged);
         assert!(host.logged[1].starts_with("VCL_Log tcpi2: pmtu="), "{:?}", host.logged);
-        assert_eq!(host.logged[2], format!("VCL_Log getsockopt() returned: {present}"));
-        assert_eq!(host.logged.len(), 4);
+        assert_eq!(host.logged[2], "VCL_Log vmod-tcp: Socket paced to 1000 KB/s.");
+        assert_eq!(host.logged[3], "VCL_Log getsockopt() 0 1024000");
+        assert_eq!(host.logged[10], format!("VCL_Log getsockopt() returned: {present}"));
+        assert_eq!(host.logged[11], "VCL_Error TCP_CONGESTION setsockopt() for \"nosuch\" failed.");
+        assert_eq!(host.logged.len(), 12);
     }
 
     #[test]
