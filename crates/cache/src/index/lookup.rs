@@ -13,6 +13,9 @@ use store::{Flags, Object, State};
 
 use copal_store as store;
 
+/// What a request makes of an object; `true`: one that was brought for it by a fetch that it shares.
+pub type Asks<'request> = dyn Fn(&Object, bool) -> Suits + 'request;
+
 /// What a lookup asks.
 pub struct Query<'request> {
     /// The digest.
@@ -31,9 +34,8 @@ pub struct Query<'request> {
     pub ignore_busy: bool,
     /// `req.rfc`: what has to be validated for each request is not worth waiting for.
     pub rfc: bool,
-    /// What the request makes of an object that fits, where it asks for more than freshness; and of one that was brought for it
-    /// by a fetch that it shares (`true`).
-    pub asks: Option<&'request dyn Fn(&Object, bool) -> Suits>,
+    /// What the request makes of an object that fits, where it asks for more than freshness.
+    pub asks: Option<&'request Asks<'request>>,
     /// The request, if it insists on the origin's word.
     pub insistent: Option<&'request Arc<Insistent>>,
     /// What stood there when the request began to wait, once it does.
