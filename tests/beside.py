@@ -329,5 +329,84 @@ def busy_screens():
     on_screens(act)
 
 
+# ---- what the daemon prints
+
+def launched(program, arguments, typed=None):
+    """A daemon's whole life: its exit code, its standard output and its standard error as sorted lines, from which what differs
+    by nature (numbers, names, versions) and what we say beside Varnish's words is taken out. With `typed`, that goes to its
+    standard input once it says that it is there; else it is ended when its worker is up, if it runs that long."""
+    with tempfile.TemporaryDirectory(prefix="copal-test.") as folder:
+        os.chmod(folder, 0o755)
+        for name, text in (("ok.vcl", "vcl 4.1; backend default none;\n"), ("commands", "param.set default_ttl 44\nping\n"),
+                           ("bad.vcl", "vcl 4.1; backend default none;\nsub vcl_recv { set req.htp.x = \"a\"; }\n"),
+                           ("wrong", "nope\n")):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+        words = [word.replace("@", folder + "/") for word in arguments]
+        if words[0] not in ("-V", "-?", "-x"):
+            words = ["-j", "none", "-n", folder + "/n", *words]
+        with open(folder + "/out", "w+") as out, open(folder + "/errors", "w+") as errors:
+            process = subprocess.Popen([program, *words], stdin=subprocess.PIPE, stdout=out, stderr=errors)
+
+            def said(file):
+                with open(folder + "/" + file) as text:
+                    return text.read()
+            try:
+                up = "CLI session" if typed else "Child launched OK"
+                eventually(lambda: process.poll() is not None or up in said("errors") + said("out"), "it is up")
+                if typed:
+                    process.stdin.write(typed)
+                    process.stdin.flush()
+                    eventually(lambda: "Child in state running" in said("out"), "it runs")
+                process.stdin.close()
+                if "-P" in words:
+                    expect(process.wait(20), 0, "the one in front")
+                    with open(folder + "/pid") as file:
+                        os.kill(int(file.read()), signal.SIGTERM)
+                    eventually(lambda: not os.path.exists(folder + "/pid"), "its end")
+                elif not typed and process.poll() is None:
+                    eventually(lambda: "said Child starts" in said("errors"), "the worker is up")
+                    process.terminate()
+                code = process.wait(20)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+            return code, neutral(said("out"), folder, program), sorted(neutral(said("errors"), folder, program))
+
+
+def neutral(text, folder, program):
+    for pattern, word in ((re.escape(folder), "FOLDER"), (re.escape(program), "PROGRAM"), (r"\d+", "N"), (r"-jnone,.*", "-jnone"),
+                          (r"(varnish|copal)-N\.N\.N revision \w+", "VERSION")):
+        text = re.sub(pattern, word, text)
+    ours = "listening name=|started vcl=|Could not delete"
+    return [line.rstrip() for line in text.splitlines() if not re.search(ours, line)]
+
+
+@case("the start in each mode prints what varnishd prints, where it prints it", copal_only=NOT_OURS)
+def starts():
+    needed(VARNISHD)
+    listen = ["-a", "127.0.0.1:0", "-T", "127.0.0.1:0"]
+    for arguments, typed in ((["-F", *listen, "-f", "@ok.vcl"], None), (["-F", *listen, "-f", "@ok.vcl", "-I", "@commands"], None),
+                             (["-F", *listen, "-f", "@ok.vcl", "-I", "@wrong"], None), ([*listen, "-f", "@ok.vcl", "-P", "@pid"], None),
+                             (["-d", *listen, "-f", "@ok.vcl"], b"status\nstart\nstatus\n"), (["-F", *listen, "-f", "@bad.vcl"], None),
+                             (["-F", *listen, "-f", "@none.vcl"], None), (["-F", *listen], None), (["-C", "-f", "@bad.vcl"], None),
+                             (["-C", "-f", "@none.vcl"], None), (["-C", "-f", ""], None), (["-F", *listen, "-f", "@ok.vcl", "-W", "x"], None),
+                             (["-F", *listen, "-f", "@ok.vcl", "-p", "x=1"], None), (["-F", "-b", "none", "more"], None),
+                             (["-F", *listen, "-f", "@ok.vcl", "-I", "@none"], None), (["-x", "optstring"], None), (["-x", "nothing"], None),
+                             (["-F", *listen, "-b", "none", "-r", "nothing"], None), (["-d", "-F", "-b", "none"], None)):
+        expect(launched(daemon.COPALD, arguments, typed), launched(VARNISHD, arguments, typed), f"{arguments}")
+
+
+@case("-C, -V and usage: the streams and exit codes of varnishd's", copal_only=NOT_OURS)
+def streams():
+    needed(VARNISHD)
+    for arguments in (["-C", "-f", "@ok.vcl"], ["-C", "-f", "@ok.vcl", "-W", "x"], ["-V"], ["-?"], ["-x", "builtin"], ["-x", "cli"],
+                      ["-x", "parameter"], ["-x", "vsl"], ["-Q"], ["-n"], ["-x"]):
+        code, out, errors = launched(VARNISHD, arguments)
+        wanted = (code, bool(out), bool(errors))
+        code, out, errors = launched(daemon.COPALD, arguments)
+        expect((code, bool(out), bool(errors)), wanted, f"{arguments}: exit code, something on each stream")
+
+
 if __name__ == "__main__":
     main()

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     pub(crate) log_space: Option<String>,
     /// `-M`, in order.
     pub(crate) masters: Vec<String>,
-    /// `-n`.
+    /// `-n`; of several the last.
     pub(crate) name: Option<String>,
     /// `-P`.
     pub(crate) pid_file: Option<String>,
@@ -45,6 +45,8 @@ pub(crate) struct Arguments {
     pub(crate) storage: Vec<String>,
     /// `-T`, in order.
     pub(crate) cli: Vec<String>,
+    /// `-W`.
+    pub(crate) waiter: Option<String>,
     /// Options that are accepted and do nothing here, with the reason.
     pub(crate) warnings: Vec<String>,
 }
@@ -65,6 +67,13 @@ pub(crate) enum Task {
 /// Why the command line is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Error(pub(crate) String);
+
+impl Error {
+    /// Whether it is one that getopt(3) would find, which says so in its own way.
+    pub(crate) fn is_getopt(&self) -> bool {
+        self.0.starts_with("invalid option --") || self.0.starts_with("option requires an argument --")
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,6 +135,9 @@ pub(crate) fn parse(words: &[String]) -> Result<Task, Error> {
         }
     }
     arguments.check()?;
+    if arguments.waiter.as_deref() == Some("poll") {
+        arguments.warnings.push("-W poll: connections are waited for by epoll".to_owned());
+    }
     Ok(Task::Run(Box::new(arguments)))
 }
 
@@ -149,7 +161,7 @@ impl Arguments {
             'j' => self.jail = Some(value.to_owned()),
             'l' => once(&mut self.log_space, letter, value)?,
             'M' => self.masters.push(value.to_owned()),
-            'n' => once(&mut self.name, letter, value)?,
+            'n' => self.name = Some(value.to_owned()),
             'P' => once(&mut self.pid_file, letter, value)?,
             'p' => {
                 let (name, value) =
@@ -163,7 +175,7 @@ impl Arguments {
             's' => self.storage.push(value.to_owned()),
             't' => self.parameters.push(("default_ttl".to_owned(), value.to_owned())),
             'T' => self.cli.push(value.to_owned()),
-            'W' => self.waiter(value)?,
+            'W' => self.waiter = Some(value.to_owned()),
             'x' => return Err(Error("-x must be the first argument".to_owned())),
             // Later versions of Varnish have it.
             _ => {
@@ -194,17 +206,6 @@ impl Arguments {
         }
     }
 
-    fn waiter(&mut self, value: &str) -> Result<(), Error> {
-        match value {
-            "epoll" => Ok(()),
-            "poll" => {
-                self.warnings.push("-W poll: connections are waited for by epoll".to_owned());
-                Ok(())
-            }
-            _ => Err(Error(format!("Unknown waiter method \"{value}\""))),
-        }
-    }
-
     fn check(&self) -> Result<(), Error> {
         let refuse = |why: &str| Err(Error(why.to_owned()));
         if self.backend.is_some() && (self.no_vcl || !self.vcl.is_empty()) {
@@ -223,10 +224,16 @@ impl Arguments {
         if self.backend.is_none() && self.vcl.is_empty() && !self.no_vcl && !self.debug {
             return refuse("Neither -b nor -f given. (use -f '' to override)");
         }
-        if self.compile_only && self.no_vcl {
-            return refuse("-C needs either -b <backend> or -f <vcl_file>");
+        self.check_waiter()
+    }
+
+    /// Nobody waits for what is only compiled.
+    fn check_waiter(&self) -> Result<(), Error> {
+        match self.waiter.as_deref() {
+            None | Some("epoll" | "poll") => Ok(()),
+            Some(_) if self.compile_only => Ok(()),
+            Some(value) => Err(Error(format!("Unknown waiter method \"{value}\""))),
         }
-        Ok(())
     }
 }
 
@@ -360,6 +367,7 @@ mod tests {
             arguments.no_vcl = true;
             arguments.jail = Some("none".into());
             arguments.commands = Some("x.cli".into());
+            arguments.waiter = Some("epoll".into());
         });
     }
 
@@ -382,7 +390,6 @@ mod tests {
             (&["-b", "x", "-f", "y"], "Only one of -b or -f can be specified"),
             (&["-b", "x", "-b", "y"], "-b can be used only once"),
             (&["-f", "", "-f", "y"], "Only one empty -f can be specified"),
-            (&["-f", "", "-C"], "-C needs either -b <backend> or -f <vcl_file>"),
             (&["-b", "x", "-p", "foo"], "-p lacks '=' (foo)"),
             (&["-d", "-F"], "Only one of -d or -F can be specified"),
             (&["-d", "-C", "-b", "x"], "-d makes no sense with -C"),
@@ -393,7 +400,7 @@ mod tests {
             (&["-h", "foo,1"], "Unknown hash method \"foo\""),
             (&["-h", "critbit,1"], "Hash method \"critbit\" takes no arguments"),
             (&["-h", "simple_list,1"], "Hash method \"simple\" takes no arguments"),
-            (&["-W", "foo"], "Unknown waiter method \"foo\""),
+            (&["-d", "-W", "foo"], "Unknown waiter method \"foo\""),
         ] {
             assert_eq!(read(line), Err(error.to_owned()), "{line:?}");
         }

@@ -3,7 +3,7 @@
 use crate::args::Arguments;
 use crate::control::{self, Entrance, Master, Sides, Terminal};
 use crate::jail::Jail;
-use crate::management::Management;
+use crate::management::{Management, general};
 use crate::outlet::Outlet;
 use crate::parameters::{self, Parameters};
 use crate::plant::{Plant, Source};
@@ -36,10 +36,16 @@ const FAILED: u8 = 2;
 /// Why the daemon does not come to be: what to print.
 struct Failure {
     message: String,
+    /// The compiler's alone, which needs no introduction.
+    is_compilers: bool,
 }
 
 fn failed(why: impl Display) -> Failure {
-    Failure { message: why.to_string() }
+    Failure { message: why.to_string(), is_compilers: false }
+}
+
+fn compiler(message: String) -> Failure {
+    Failure { message, is_compilers: true }
 }
 
 /// Does what the arguments say. Returns when the daemon ends, or, without `-F`, when it runs in the background.
@@ -55,6 +61,7 @@ pub(crate) fn launch(arguments: &Arguments) -> ExitCode {
     result.unwrap_or_else(|failure| {
         let message = failure.message.trim_end();
         match message.starts_with('\n') {
+            _ if failure.is_compilers => eprintln!("{message}"),
             // Several lines of somebody else's words, which no usage text would help with.
             true => eprintln!("Error:{message}"),
             false => eprintln!("Error: {message}\n(-? gives usage)"),
@@ -113,10 +120,11 @@ fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
         let compiled = compile::compile(&source, &[], &stores, &parameters, Jail::None)
-            .map_err(|message| failed(format!("\n{}VCL compilation failed", compile::failure(&message))))?;
+            .map_err(|message| compiler(format!("{}VCL compilation failed", compile::failure(&message))))?;
         let _ = write!(text, "{}", crate::management::vcl::show_all(&compiled.sources));
     }
-    print!("{text}");
+    // As varnishd, which leaves standard output to nobody: who only wants to know whether it compiles throws this away.
+    eprint!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -171,15 +179,18 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         false => log::to_standard_error(),
     }
     panic::watch(panic::Where::Manager);
+    let platform = general::platform(jail.name(), &remote.storages());
     if let Some(limit) = few_files {
         log::warning("few open files are allowed: connections beyond them are refused", &[("limit", &limit)]);
     }
     let mut management = Management::new(remote, parameters, clock);
     management.set_jail(jail.name());
     for name in &arguments.read_only {
-        management.protect(name).map_err(failed)?;
+        management.protect(name).map_err(|why| failed(format!("\n{why}")))?;
     }
     load(&mut management, vcls)?;
+    log::debug(&format!("Version: {}", general::version()), &[]);
+    log::debug(&format!("Platform: {platform}"), &[]);
     // As varnishd does: a daemon keeps no other directory busy, and relative paths in VCL mean the same wherever it was
     // started from.
     std::env::set_current_dir(directory.path())
@@ -211,15 +222,21 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.secret.is_none() {
         directory.forget_secret();
     }
-    log::info("ended", &[]);
+    log::info("manager dies", &[]);
     Ok(ExitCode::from(exit_bits))
+}
+
+/// What the kernel says, without its number.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" (os error").map_or(text.clone(), |(reason, _)| reason.to_owned())
 }
 
 /// The file of `-I`.
 fn read_commands(path: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(COMMANDS_MAX).read_to_end(&mut text));
-    read.map_err(|error| failed(format!("Can't open {path}: {error}")))?;
+    read.map_err(|error| failed(format!("\tCan't open {path}: {}", reason(&error))))?;
     Ok(text)
 }
 

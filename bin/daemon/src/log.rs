@@ -19,6 +19,8 @@ pub(crate) enum Level {
     Warning,
     /// A change of state.
     Info,
+    /// How that came about.
+    Debug,
 }
 
 impl Level {
@@ -28,12 +30,13 @@ impl Level {
             Self::Error => 3,
             Self::Warning => 4,
             Self::Info => 6,
+            Self::Debug => 7,
         }
     }
 
-    /// The level that a worker's mark means: `<3>`, `<4>` or `<6>`.
+    /// The level that a worker's mark means: `<3>`, `<4>`, `<6>` or `<7>`.
     pub(crate) fn from_mark(mark: &str) -> Option<Self> {
-        [Self::Error, Self::Warning, Self::Info].into_iter().find(|level| level.mark() == mark)
+        [Self::Error, Self::Warning, Self::Info, Self::Debug].into_iter().find(|level| level.mark() == mark)
     }
 
     fn mark(self) -> String {
@@ -45,6 +48,7 @@ impl Level {
             Self::Error => "Error",
             Self::Warning => "Warning",
             Self::Info => "Info",
+            Self::Debug => "Debug",
         }
     }
 }
@@ -127,6 +131,21 @@ pub(crate) fn warning(event: &str, fields: &[(&str, &dyn Display)]) {
 /// A change of state.
 pub(crate) fn info(event: &str, fields: &[(&str, &dyn Display)]) {
     write(Level::Info, event, fields);
+}
+
+/// How a change of state came about.
+pub(crate) fn debug(event: &str, fields: &[(&str, &dyn Display)]) {
+    write(Level::Debug, event, fields);
+}
+
+/// A line that scripts wait for on standard error, as it is; also of a daemon that has not left its terminal yet.
+pub(crate) fn plain(line: &str) {
+    let line = format!("{line}\n");
+    match &mut SINKS.lock().unwrap_or_else(PoisonError::into_inner).main {
+        Sink::Nowhere | Sink::Manager => {}
+        Sink::Errors(outlet) => _ = outlet.write(line.as_bytes()),
+        Sink::System => _ = Outlet::new(std::io::stderr(), line.len()).write(line.as_bytes()),
+    }
 }
 
 /// A command that somebody gave. Not shown on a terminal, where many would hide what matters.

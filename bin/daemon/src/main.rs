@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         }
         Ok(args::Task::Usage) => {
             print!("{}", args::USAGE);
-            ExitCode::SUCCESS
+            ExitCode::from(USAGE_ERROR)
         }
         Ok(args::Task::Explain(topic)) => match manual::about(&topic) {
             Some(text) => {
@@ -68,6 +68,12 @@ fn main() -> ExitCode {
             }
         },
         Ok(args::Task::Run(arguments)) => launch::launch(&arguments),
+        Err(error) if error.is_getopt() => {
+            let name = std::env::args_os().next().unwrap_or_default();
+            eprintln!("{}: {error}", name.to_string_lossy());
+            print!("{}", args::USAGE);
+            ExitCode::from(USAGE_ERROR)
+        }
         Err(error) => {
             eprintln!("Error: {error}\n(-? gives usage)");
             ExitCode::from(USAGE_ERROR)

@@ -85,13 +85,14 @@ pub(crate) async fn run<P: Plant + 'static>(
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = interrupt.recv() => break log::info("ending", &[("signal", &"INT")]),
-            _ = terminate.recv() => break log::info("ending", &[("signal", &"TERM")]),
-            () = &mut terminal => break log::info("ending", &[("terminal", &"closed")]),
+            _ = interrupt.recv() => break log::error("Manager got SIGINT", &[]),
+            _ = terminate.recv() => break log::error("Manager got SIGTERM", &[]),
+            () = &mut terminal => break,
             _ = tick.tick() => housekeeping(&control, shm.as_deref()),
             _ = child.recv() => housekeeping(&control, shm.as_deref()),
         }
     }
+    log::info("manager stopping child", &[]);
     control.management.borrow_mut().stop();
     Ok(Rc::clone(&control.management))
 }

@@ -20,6 +20,8 @@ pub(crate) fn run(text: &[u8], commands: &mut dyn Commands, protocol: &mut Strin
     // The last line may lack its end.
     intake.push(b"\n");
     let _ = writeln!(protocol, "BEGIN of -I file processing");
+    let _ = writeln!(protocol, "{}", String::from_utf8_lossy(&greeting).trim_end_matches('\n'));
+    let _ = writeln!(protocol);
     while let Some(input) = intake.take(LINE_MAX) {
         let (tolerant, reply) = match input {
             Input::Command(words) => command(&words, &mut session, commands, protocol),
@@ -30,11 +32,11 @@ pub(crate) fn run(text: &[u8], commands: &mut dyn Commands, protocol: &mut Strin
                 (false, Reply::new(Status::Close, format!("Line longer than {LINE_MAX} bytes\n")))
             }
         };
-        let _ = writeln!(protocol, "{:<3} {:<8}\n{}", reply.status.code(), reply.body.len(), reply.body);
         let done = matches!(reply.status, Status::Ok | Status::Truncated);
         if !done && !tolerant {
             return Err(format!("-I file CLI command failed ({})\n{}", reply.status.code(), reply.body));
         }
+        let _ = writeln!(protocol, "{:<3} {:<8}\n{}", reply.status.code(), reply.body.len(), reply.body);
         if session.closed() {
             break;
         }
@@ -69,7 +71,8 @@ mod tests {
 
     #[test]
     fn files_of_commands() {
-        check("", Ok(()), "BEGIN of -I file processing\nEND of -I file processing\n");
+        check("", Ok(()), "BEGIN of -I file processing\n200 ");
+        check("", Ok(()), "\n\nEND of -I file processing\n");
         check("param.set default_ttl 44\n\nparam.show default_ttl", Ok(()), "Value is: 44.000");
         check("vcl.inline a << EOF\nok\nEOF\nvcl.use a\n", Ok(()), "> vcl.use a\n200 ");
         check("-nonsense x\nping\n", Ok(()), "> -nonsense x\n101 ");
@@ -79,6 +82,6 @@ mod tests {
             Err("-I file CLI command failed (106)\nUnknown parameter \"nope\"."),
             "> param.reset nope\n",
         );
-        check("ping \"x\n", Err("-I file CLI command failed (100)\nSyntax Error: Missing '\"'\n"), "100 ");
+        check("ping \"x\n", Err("-I file CLI command failed (100)\nSyntax Error: Missing '\"'\n"), "BEGIN ");
     }
 }

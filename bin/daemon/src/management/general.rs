@@ -10,18 +10,23 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// What greets a session. The first line is the name of the protocol, which clients look for.
-pub(super) fn banner(jail: &str, storages: &[Storage], running: bool) -> String {
+pub(crate) fn banner(jail: &str, storages: &[Storage], running: bool) -> String {
     let start = if running { "" } else { "Type 'start' to launch worker process.\n" };
     format!(
-        "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n{}\ncopal-{} revision {}\n\n\
+        "-----------------------------\nVarnish Cache CLI 1.0\n-----------------------------\n{}\n{}\n\n\
          Type 'help' for command list.\nType 'quit' to close CLI session.\n{start}",
         platform(jail, storages),
-        env!("CARGO_PKG_VERSION"),
-        args::revision(),
+        version(),
     )
 }
 
-fn platform(jail: &str, storages: &[Storage]) -> String {
+/// Which program this is.
+pub(crate) fn version() -> String {
+    format!("copal-{} revision {}", env!("CARGO_PKG_VERSION"), args::revision())
+}
+
+/// The system and what it is used for, in a line.
+pub(crate) fn platform(jail: &str, storages: &[Storage]) -> String {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     let stores: String = storages.iter().map(|storage| format!("-s{},", storage.kind)).collect();

@@ -6,7 +6,7 @@
 mod backend;
 mod ban;
 mod explain;
-mod general;
+pub(crate) mod general;
 mod param;
 mod table;
 #[cfg(test)]

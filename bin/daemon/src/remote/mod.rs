@@ -209,10 +209,11 @@ impl Remote {
         let name = self.fixed.directory.display().to_string();
         let mut child = Child::spawn(&sockets, &name, self.fixed.jail)
             .map_err(|error| format!("could not start worker: {error}"))?;
-        log::info(&format!("Child ({}) Started", child.id()), &[]);
+        log::debug(&format!("Child ({}) Started", child.id()), &[]);
         match child.ask(&Ask::Start(Box::new(start)), self.manners.patience.max(START_PATIENCE)) {
             Ok(Answer::Done) => {
                 self.shm.counters().child_start.inc();
+                log::plain("Child launched OK");
                 self.child.replace(Some(child));
                 Ok(())
             }
@@ -360,14 +361,14 @@ impl Plant for Remote {
         self.young_deaths = 0;
         let Some(mut child) = self.child.take() else { return };
         self.state = State::Stopping;
-        log::info("Stopping Child", &[]);
+        log::debug("Stopping Child", &[]);
         let patience = self.manners.drain.saturating_add(self.manners.patience);
         if child.ask(&Ask::Stop, patience).is_err() {
             self.lost.set(false);
         }
         self.remember(child.bury());
         self.state = State::Stopped;
-        log::info("Child cleanup complete", &[]);
+        log::debug("Child cleanup complete", &[]);
     }
 
     fn load(&mut self, vcl: &Load<'_, Arc<Captured>>) -> Result<(), String> {
