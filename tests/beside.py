@@ -408,5 +408,121 @@ def streams():
         expect((code, bool(out), bool(errors)), wanted, f"{arguments}: exit code, something on each stream")
 
 
+# ---- counters
+
+# MAIN.* that are not the same after the same traffic, with the reason in docs/decisions/counters.md.
+OTHERWISE = """summs uptime pools threads threads_created n_object n_objectcore n_objecthead n_expired n_lru_moved sess_herd
+    shm_records shm_writes shm_flushes shm_cont shm_cycles s_req_hdrbytes s_resp_hdrbytes s_resp_bodybytes
+    backend_conn backend_reuse backend_recycle hcb_lock hcb_insert exp_mailed exp_received
+    bans_persisted_bytes bans_persisted_fragmentation bans_lurker_tested bans_lurker_tests_tested""".split()
+COUNTED_VCL = """
+sub vcl_recv {
+    if (req.url ~ "^/pass") { return (pass); }
+    if (req.url ~ "^/pipe") { return (pipe); }
+    if (req.url ~ "^/synth") { return (synth(404)); }
+    if (req.url ~ "^/purge") { set req.url = regsub(req.url, "/purge", ""); return (purge); }
+    if (req.url ~ "^/restart" && req.restarts == 0) { return (restart); }
+    if (req.url ~ "^/fail") { return (fail); }
+    if (req.url ~ "^/none") { set req.backend_hint = none; }
+}
+sub vcl_backend_response {
+    set beresp.do_esi = bereq.url ~ "^/page";
+    set beresp.do_gzip = bereq.url ~ "^/gzip";
+    if (bereq.url ~ "^/hfp") { return (pass(60s)); }
+    if (bereq.url ~ "^/hfm") { set beresp.uncacheable = true; set beresp.ttl = 60s; }
+    if (bereq.url ~ "^/retry" && bereq.retries == 0) { return (retry); }
+}
+backend none none;
+"""
+
+
+def counted_traffic(cache):
+    """Requests of every kind, one after the other."""
+    long = "x" * 9000
+    with Client(cache.port) as client:
+        for target in ("/a /a /a /b /pass /hfp /hfp /hfm /hfm /restart /retry /synth /page /page /wrong-page /chunked /chunked /empty "
+                       "/204 /etag /etag /purge/a /purge/nothing /a").split():
+            client.fetch(target)
+        client.fetch("/pass", "POST", body=b"12345")
+        for language in ("de", "en", "en"):
+            client.fetch("/vary", headers={"Accept-Language": language})
+        for fields in ({}, {"Accept-Encoding": "gzip"}):
+            client.fetch("/gzip", headers=fields)
+        client.fetch("/a", "HEAD")
+        client.fetch("/head", "HEAD")
+        client.fetch("/a", headers={"Range": "bytes=0-0"})
+        client.fetch("/a", headers={"If-None-Match": '"x"'})
+        client.fetch("/end", version="HTTP/1.1")
+    for target in ("/bad", "/badlength", "/none", "/fail", "/pipe"):
+        try:
+            fetch(cache.port, target, headers={"Connection": "close"})
+        except ConnectionError:
+            pass
+    for text in ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "garbage\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\nA: " + long + "\r\n\r\n",
+                 "GET / HTTP/1.1\r\nHost: x\r\n" + "".join(f"A{n}: {long[:1000]}\r\n" for n in range(40)) + "\r\n",
+                 "GET / HTTP/1.1\r\nHost: x\r\nExpect: this\r\n\r\n", "GET /a HTTP/1.0\r\n\r\n",
+                 "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: this\r\n\r\n", "GET / HTTP/3.1\r\nHost: x\r\n\r\n"):
+        with Client(cache.port) as client:
+            client.send(text)
+            try:
+                client.response()
+            except ConnectionError:
+                pass
+    with Client(cache.port) as client:
+        client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        client.response(), client.response()
+    with Client(cache.port) as client:
+        client.send("POST /pass HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
+    cache.ok("ban", "req.url", "==", "/b")
+    fetch(cache.port, "/b", headers={"Connection": "close"})
+
+
+def counted(program):
+    """All counters after that traffic, by varnishstat, when they no longer change."""
+    ours = (daemon.COPALD, daemon.IS_VARNISH)
+    daemon.COPALD, daemon.IS_VARNISH = program, program == VARNISHD
+    try:
+        origin = Origin()
+        origin.on("/page", lambda x: x.reply('<html><esi:include src="/one"/><esi:include src="/two"/></html>'))
+        origin.on("/chunked", lambda x: x.chunked(["a" * 10, "b" * 10]))
+        origin.on("/vary", lambda x: x.reply("v", headers={"Vary": "Accept-Language"}))
+        origin.on("/204", lambda x: x.head(204))
+        origin.on("/empty", lambda x: x.reply(""))
+        origin.on("/etag", lambda x: x.head(304, {"ETag": '"e"'}) if "if-none-match" in x.request.headers
+                  else x.reply("e", headers={"ETag": '"e"', "Cache-Control": "max-age=0"}))
+        origin.on("/end", lambda x: (x.head(200, {"Connection": "close"}), x.send("end"), x.cut()))
+        origin.on("/bad", lambda x: (x.send("nonsense\r\n\r\n"), x.cut()))
+        origin.on("/badlength", lambda x: (x.send("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), x.cut()))
+        cache = before(origin, COUNTED_VCL, store=("malloc,64m",), params={"ban_lurker_age": "300", "timeout_idle": "60"})
+        counted_traffic(cache)
+
+        def read():
+            text = subprocess.run(["varnishstat", "-n", cache.name, "-1"], stdout=subprocess.PIPE, check=True, text=True).stdout
+            rows = [line.split() for line in text.splitlines() if line.startswith(("MAIN.", "VBE."))]
+            return {row[0]: int(row[1]) for row in rows if row[0].split(".")[-1] not in OTHERWISE}
+        seen = []
+
+        def settled():
+            time.sleep(0.7)  # both add up what their threads counted now and then
+            seen.append(read())
+            return len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]
+        eventually(settled, "the counters come to rest")
+        return seen[-1]
+    finally:
+        daemon.COPALD, daemon.IS_VARNISH = ours
+        daemon.stop_all()
+
+
+@case("the counters of both after the same traffic are the same, but for those of which the reason is written down", copal_only=NOT_OURS)
+def same_counters():
+    needed(VARNISHD, "varnishstat")
+    theirs, ours = counted(VARNISHD), counted(daemon.COPALD)
+    # Which bytes make up heads that are sent on is each one's own.
+    bytes_of_heads = re.compile(r"VBE\..*(hdrbytes|happy)$")
+    other = {name: (theirs[name], ours.get(name)) for name in theirs
+             if theirs[name] != ours.get(name) and not bytes_of_heads.match(name)}
+    expect(other, {}, "varnishd's, ours")
+
+
 if __name__ == "__main__":
     main()

@@ -251,7 +251,7 @@ impl Connection {
             return Err(if broken { "RX_BODY" } else { "REQ_CLOSE" });
         }
         match close {
-            true if sent.until_close => Err("TX_EOF"),
+            true if sent.until_close && sent.body > 0 => Err("TX_EOF"),
             true => Err(reason),
             false => Ok(()),
         }
