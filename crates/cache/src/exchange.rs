@@ -73,6 +73,11 @@ pub trait RequestBody {
         Vec::new()
     }
 
+    /// Whether what has come of it so far is known to be framed badly. This takes no time and reads nothing.
+    fn is_malformed(&self) -> bool {
+        false
+    }
+
     /// Reads some of it: the count, 0 at its end. The first call does what [`RequestBody::go_on`] does.
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, BodyError>>;
 
@@ -227,6 +232,8 @@ pub struct Exchange {
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
     pub(crate) own_fields: Option<Fields>,
+    /// What VCL says that `req.proto` is, where that is no version that is spoken: for VCL alone.
+    pub(crate) proto: Option<Text>,
     /// Why there is no answer of the origin's, or a stale one in its place.
     pub(crate) trouble: Option<Arc<Trouble>>,
     /// The marker found in this pass through lookup, as the variable that tells of it.
@@ -313,6 +320,7 @@ impl Exchange {
             insistent: None,
             handled: Handled::default(),
             own_fields: None,
+            proto: None,
             trouble: None,
             marker: None,
             esi: true,
@@ -359,6 +367,7 @@ impl Exchange {
         self.hit = false;
         self.framing = framing;
         self.late_continue = false;
+        self.proto = None;
         self.close = self.close_after;
         self.vcl_failed = false;
         self.client_ip = self.session.client;
@@ -405,6 +414,7 @@ impl Exchange {
         self.top = Some(Rc::clone(&place.top));
         self.stitch = place.stitch.clone();
         self.may_fail = include.may_fail;
+        self.proto = None;
         self.begun = true;
         self.reset_for_recv();
         self.local.counters.esi_req.inc();
@@ -421,17 +431,8 @@ impl Exchange {
         request::run(self, &mut NoBody).await
     }
 
-    /// Forgets what an earlier pass through `vcl_recv` decided.
+    /// Forgets all that VCL decided: of another request, or where another VCL begins with this one.
     pub(crate) fn reset_for_recv(&mut self) {
-        self.head.clear();
-        self.body = Body::Empty;
-        self.source = Source::None;
-        self.promised = None;
-        self.hit = false;
-        self.reason = Reason::Hit;
-        self.decided_at = None;
-        self.looked_again = 0;
-        self.let_pieces_go();
         self.identity = None;
         self.backend_hint = Hint::Default;
         self.storage_hint = None;
@@ -441,13 +442,27 @@ impl Exchange {
         self.ignore_busy = false;
         self.ignore_vary = false;
         self.rfc = self.current.settings.rfc;
+        self.esi = true;
+        self.reset_for_restart();
+    }
+
+    /// Forgets what an earlier pass through the steps came to. What VCL set of `req` and `client` stays, as in Varnish.
+    pub(crate) fn reset_for_restart(&mut self) {
+        self.head.clear();
+        self.body = Body::Empty;
+        self.source = Source::None;
+        self.promised = None;
+        self.hit = false;
+        self.reason = Reason::Hit;
+        self.decided_at = None;
+        self.looked_again = 0;
+        self.let_pieces_go();
         self.demand = None;
         self.insistent = None;
         self.handled = Handled::default();
         self.own_fields = None;
         self.trouble = None;
         self.marker = None;
-        self.esi = true;
         self.do_esi = None;
         self.filters = None;
         self.hash_input.clear();

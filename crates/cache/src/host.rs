@@ -209,7 +209,10 @@ impl Exchange {
             Var::Now => Value::Time(self.now),
             Var::ReqMethod => copy(&self.request.method),
             Var::ReqUrl => copy(&self.request.target),
-            Var::ReqProto => copy(protocol(self.request.version)),
+            Var::ReqProto => match &self.proto {
+                Some(proto) => Value::String(Some(Text::clone(proto))),
+                None => copy(protocol(self.request.version)),
+            },
             Var::ReqTopMethod => copy(&self.top_request().method),
             Var::ReqTopUrl => copy(&self.top_request().target),
             Var::ReqTopProto => copy(protocol(self.top_request().version)),
@@ -581,9 +584,15 @@ impl Host for Exchange {
 impl Exchange {
     /// `set req.proto` and its like, which VCL 4.0 has. What is no version that we speak changes nothing that is sent.
     fn set_protocol(&mut self, variable: Var, text: &[u8]) -> Result<()> {
-        let version = version(text).ok_or_else(|| bad_protocol(variable, text))?;
+        let Some(version) = version(text) else {
+            if variable != Var::ReqProto || !wire::syntax::valid_value(text) {
+                return Err(bad_protocol(variable, text));
+            }
+            self.proto = Some(Text::copy_from_slice(text));
+            return Ok(());
+        };
         match variable {
-            Var::ReqProto => self.request.version = version,
+            Var::ReqProto => (self.request.version, self.proto) = (version, None),
             Var::RespProto => self.response.version = version,
             _ => {
                 let Some(request) = self.pipe_request.as_deref_mut() else { return Err(unknown(variable)) };

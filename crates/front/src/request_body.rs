@@ -202,6 +202,19 @@ impl RequestBody for ClientBody<'_> {
         self.to_continue
     }
 
+    fn is_malformed(&self) -> bool {
+        let State::Chunked(decoder) = &self.state else { return false };
+        let (mut decoder, mut rest) = (Decoder::clone(decoder), self.buffer.unused());
+        while !rest.is_empty() {
+            match decoder.decode(rest) {
+                Ok(step) if step.done || step.consumed == 0 => return false,
+                Ok(step) => rest = &rest[step.consumed..],
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
     fn go_on(&mut self) {
         if self.add_continue() {
             self.ahead.send_present(self.stream);

@@ -239,7 +239,7 @@ impl Run {
     async fn recv(&mut self) -> Step {
         let exchange = &mut self.exchange;
         if exchange.restarts > 0 {
-            exchange.reset_for_recv();
+            exchange.reset_for_restart();
             exchange.now = exchange.local.now();
         }
         (self.key, self.peeked) = (None, None);

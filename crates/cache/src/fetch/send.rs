@@ -146,6 +146,10 @@ async fn exchange(
     reuse: Reuse,
 ) -> Result<Answer, Failure> {
     let failed = |error| Failure::Origin(error, leaf.definition().name.to_string());
+    if matches!(fetch.upload, Upload::Stream(_)) && body.is_malformed() {
+        // No origin is to hear of it.
+        return Err(Failure::RequestBody);
+    }
     let want = want(fetch, leaf, reuse);
     let mut connection = match leaf.connect(&fetch.local.pools, &want).await {
         Ok(connection) => Box::new(connection),

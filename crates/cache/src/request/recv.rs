@@ -25,7 +25,7 @@ pub(crate) enum Decided {
 pub(crate) fn step(exchange: &mut Exchange) -> Decided {
     if exchange.restarts > 0 {
         // The first time around, arrival was just now and everything is fresh.
-        exchange.reset_for_recv();
+        exchange.reset_for_restart();
         exchange.now = exchange.local.now();
     }
     step_of(exchange)
