@@ -335,6 +335,8 @@ def bodies():
             sheet.add("recv", results, method=method, body=body)
             sheet.add("recv", keep + 'bodyaccess.log_req_body(); bodyaccess.log_req_body("P:", 3); bodyaccess.log_req_body("P:", 0); bodyaccess.log_req_body("P:", -1); bodyaccess.log_req_body(req.http.nosuch, 5);'
                       ' set @.http.r = "done";', method=method, body=body)
+    sheet.add("recv", 'if (std.cache_req_body(3B)) { set @.http.r = "kept"; } set @.http.r1 = bodyaccess.len_req_body();', method="POST", body=b"more than three",
+              differs="VCL goes on after a body that is too large; varnishd closes the connection")
     for place in ("hash", "deliver", "synth", "pass", "purge"):
         for method, body in (("POST", b"hello"), ("GET", b"")):
             sheet.add(place, 'set @.http.r = bodyaccess.len_req_body(); set @.http.r1 = bodyaccess.rematch_req_body("h"); bodyaccess.hash_req_body(); bodyaccess.log_req_body();', method=method, body=body)
@@ -510,6 +512,9 @@ def keys():
             settled(both, len(here))
     theirs, ours = both.fetch("/", "PURGE")
     expect((ours.status, ours.reason), (theirs.status, theirs.reason), "no keys at all")
+    both.fetch("/twice", headers={"want": "k k"})
+    theirs, ours = both.fetch("/", "PURGE", headers={"keys": "k"})
+    expect((ours.reason, theirs.reason), ("1", "2"), "an object that names its key twice")
 
 
 @case("xkey: soft purges, X-HashTwo")
