@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`copal explain`: what would become of a request and why; and the same reasons in the log."""
+import gzip
 import json
 import os
 import subprocess
@@ -235,6 +236,15 @@ def directives():
     expect(why(cache, "/", "-H", "Cache-Control: min-fresh=2000"), ("miss", "min-fresh"))
     expect(why(cache, "/none", "-H", "Cache-Control: only-if-cached"), ("synth", "only-if-cached"))
     expect(explained(cache)["rfc"], True)
+
+
+@case("rfc=on: who takes no gzip is passed where no-transform forbids to expand what is stored", copal_only=ONLY)
+def no_transform():
+    headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=1000, no-transform"}
+    cache = before(Origin(lambda x: x.reply(gzip.compress(b"body"), headers=headers)), params={"rfc": "on"})
+    fetch(cache.port, "/", headers={"Accept-Encoding": "gzip"})
+    expect(why(cache, "/", "-H", "Accept-Encoding: gzip"), ("hit", "hit"))
+    expect(why(cache), ("pass", "no-transform"))
 
 
 @case("an explanation leaves no trace: counters, hits, transactions, objects", copal_only=ONLY)

@@ -21,7 +21,7 @@ use crate::index::hot::Known;
 use crate::index::lookup::Peeked;
 use crate::local::Local;
 use crate::reason::{Kind, Reason};
-use crate::request::{AfterHash, Step, hash, lookup, recv};
+use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
 use crate::session::{Session, req_start};
 use base::Time;
 use copal_base as base;
@@ -288,6 +288,10 @@ impl Run {
                 }
                 if !matches!(next, Err("hit")) {
                     self.exchange.source = Source::None;
+                } else if filters::must_not_expand(&self.exchange) {
+                    (self.exchange.source, self.exchange.hit) = (Source::None, false);
+                    self.exchange.reason = Reason::NoTransform;
+                    return Ok(Step::Pass);
                 }
                 next
             }

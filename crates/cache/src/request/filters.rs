@@ -61,7 +61,7 @@ fn must_expand(exchange: &Exchange, is_gzip: bool) -> bool {
 /// behalf of all clients, this one takes none, and the origin forbids to change it.
 ///
 /// Source: RFC 9110, section 7.7; RFC 9111, section 5.2.2.6.
-pub(super) fn must_not_expand(exchange: &Exchange) -> bool {
+pub(crate) fn must_not_expand(exchange: &Exchange) -> bool {
     let forbids = || match &exchange.source {
         Source::Stored(known) => forbids_change(known.fields()),
         Source::Private(private) => !private.passed && forbids_change(&exchange.response.fields),
