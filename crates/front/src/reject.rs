@@ -65,7 +65,7 @@ fn count(counters: &Counters, reject: Reject) {
     }
     match reject {
         Reject::Expectation => counters.client_req_417.inc(),
-        Reject::HeadTooLarge => {}
+        Reject::HeadTooLarge | Reject::TargetTooLong | Reject::MethodTooLong => {}
         _ => counters.client_req_400.inc(),
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn log(local: &cache::Local, session: Vxid, reject: wire::Reject, hea
 /// What `SessClose` says of a connection that ended so. The words are Varnish's.
 pub(crate) fn close_reason(reject: Reject) -> &'static str {
     match reject {
-        Reject::HeadTooLarge => "RX_OVERFLOW",
+        Reject::HeadTooLarge | Reject::TargetTooLong | Reject::MethodTooLong => "RX_OVERFLOW",
         Reject::RepeatedHost | Reject::Host | Reject::Authority => "RX_BAD",
         _ => "RX_JUNK",
     }
