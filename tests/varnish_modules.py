@@ -2,12 +2,14 @@
 """The VMODs of varnish-modules beside their originals: Debian's varnishd with Debian's varnish-modules, and the daemon under
 test, run the same calls on the same requests and must give the same results and verdicts."""
 import os
+import random
 import re
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from beside import FIELDS, Both, Sheet, compiles, need  # noqa: E402
+from client import Client  # noqa: E402
 from origin import Origin  # noqa: E402
 from tap import case, check, eventually, expect, main  # noqa: E402
 
@@ -317,9 +319,38 @@ def accepting():
     same(sheet)
 
 
-# ---- bodyaccess
+# ---- accept, header and str on texts that nobody thought of
 
-BODY = "needs a request body that is kept; asked elsewhere, it has none"
+RANDOM = """import accept; import str; import header; import std;
+sub vcl_init { new rule = accept.rule("foo"); rule.add("bar"); rule.add("baz"); rule.add("text/html"); rule.add("en"); }
+sub vcl_recv { return (synth(200)); }
+sub vcl_synth {
+  set resp.http.r0 = rule.filter(req.http.text);
+  set resp.http.r1 = str.take(req.http.text, std.integer(req.http.n, 0), std.integer(req.http.offset, 0));
+  set resp.http.r2 = "" + str.startswith(req.http.text, req.http.part) + str.endswith(req.http.text, req.http.part) + str.contains(req.http.text, req.http.part) + str.count(req.http.text);
+  set resp.http.r3 = str.reverse(req.http.text);
+  set resp.http.r4 = header.get(req.http.h, "^[ab]*$") + "|" + header.get(req.http.h, "b.");
+  header.remove(req.http.h, "a+b"); header.copy(req.http.h, resp.http.r5); header.regsub(req, "^(h): (.)", "\\1\\1: \\2\\2"); header.copy(req.http.hh, resp.http.r6);
+  return (deliver); }
+"""
+PIECES = ("bar", "baz", "text/html", "en", "x", ";", "=", ",", " ", "q", "q=", "0", "1", "0.5", ".", "2", "level", '"', "/", "BAR", "foo", "\t", "-", "q=0", "q=0.3", ";q=0.9")
+
+
+@case("accept, header and str: 500 random texts")
+def random_texts():
+    for module in ("accept", "header", "str"):
+        need(module)
+    both, dice = Both(RANDOM), random.Random(7)
+    text = lambda pieces, most: "".join(dice.choice(pieces) for _ in range(dice.randint(0, most)))  # noqa: E731
+    with Client(both.theirs.port) as theirs, Client(both.ours.port) as ours:
+        for _ in range(500):
+            fields = [("text", text(PIECES, 9)), ("part", text(("b", "a", "ar", ","), 3)), ("n", dice.randint(-9, 9)), ("offset", dice.randint(-9, 9))]
+            fields += [("h", text("ab ", 4).strip()) for _ in range(dice.randint(0, 4))]
+            answers = [[field for field in one.fetch("/", headers=fields).fields if field[0][0] == "r"] for one in (ours, theirs)]
+            expect(answers[0], answers[1], str(fields))
+
+
+# ---- bodyaccess
 
 
 @case("bodyaccess: a kept body, and none")

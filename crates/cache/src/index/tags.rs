@@ -117,9 +117,9 @@ impl Default for Tags {
     }
 }
 
-/// The tags that `text` names: words between blanks or commas.
+/// The tags that `text` names: words between blanks, tabs or commas.
 fn tags(text: &[u8]) -> impl Iterator<Item = Tag> {
-    let words = text.split(|byte| byte.is_ascii_whitespace() || *byte == b',');
+    let words = text.split(|byte| matches!(byte, b' ' | b'\t' | b','));
     words.filter(|word| !word.is_empty()).map(|word| {
         let digest = Sha256::digest(word);
         let half: [u8; 16] = std::array::from_fn(|at| digest[at]);
