@@ -532,7 +532,8 @@ def shared_miss():
     ranges = [(number % 5 * 10 * MIB, number % 5 * 10 * MIB + 1000) for number in range(20)]
     together(20, lambda number: read(big, cache, ranges[number]))
     touched = len(segments(ranges, SEGMENT))
-    check(big.sent() <= (touched + 4) * SEGMENT, f"{big.sent()} bytes for {touched} segments: {big.requests()}")
+    # The first is asked for the whole and cut off; some MiB of that may stand in sockets by then.
+    check(big.sent() <= (touched + 10) * SEGMENT, f"{big.sent()} bytes for {touched} segments: {big.requests()}")
 
 
 @case("the origin dies in the middle: whoever reads is cut or gets all, and nothing half is kept", copal_only=WHOLE)
