@@ -695,6 +695,31 @@ def another_backend():
     expect(other.statuses, [206])
 
 
+@case("a vector read of what is there in part, of a backend that takes two connections, one of them in use", copal_only="has the whole")
+def few_connections():
+    files = Files()
+    gate = threading.Event()
+
+    def instead(request):
+        if request.target == "/busy":
+            gate.wait(20)
+            return (200, b"", {})
+        return None
+    cache = cache_of(files, f"""backend few {{ .host = "127.0.0.1"; .port = "{files.origin.port}"; .max_connections = 2; }}
+        sub vcl_recv {{ set req.backend_hint = few; }}""")
+    teach(cache, files)
+    part(cache, files, 0, SEGMENT - 1)
+    files.instead = instead
+    with Client(cache.port) as other:
+        other.request("/busy")
+        eventually(lambda: cache.counter("MAIN.backend_req") >= 3, "one is in use")
+        wanted = [(number * SEGMENT, number * SEGMENT + 9) for number in range(0, 40, 4)]
+        answer = fetch(cache.port, "/f", headers={"Range": "bytes=" + ",".join(f"{first}-{last}" for first, last in wanted)})
+        expect((answer.status, answer.complete), (206, True))
+        check(all(files.body[first:last + 1] in answer.body for first, last in wanted), "all ten parts")
+        gate.set()
+
+
 @case("many at once of what is there in part, and the origin is gone: each is told", copal_only="has the whole")
 def down_for_many():
     files = Files()

@@ -232,8 +232,12 @@ impl Reader {
                     // It came, or broke off: then it is asked for again, as any that does.
                     None | Some(End::Done | End::Broken) => return Poll::Ready(Ok(())),
                 }
-                // What such an end means is told where segments are taken.
-                return Poll::Ready(self.poll_lanes(number, context).map(|_| ()));
+            }
+            // What such an end means is told where segments are taken.
+            match self.poll_lanes(number, context)? {
+                Offer::Segment(_) => return Poll::Ready(Ok(())),
+                Offer::Later => return Poll::Pending,
+                Offer::Nothing(_) => {}
             }
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
@@ -475,7 +479,8 @@ impl Reader {
                         // What a scout did not get may be had once its turn has come.
                         continue;
                     }
-                    if self.begun && end == End::Failed && self.lanes.iter().any(Link::runs) {
+                    let has_one = self.begun || self.found > 0;
+                    if has_one && end == End::Failed && self.lanes.iter().any(Link::runs) {
                         // They may be what the origin has no room beside.
                         self.lanes.iter().for_each(Link::stop);
                         place = 0;
