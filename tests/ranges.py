@@ -9,6 +9,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from big import Big, field, get, judge, parts, read  # noqa: E402
 from client import Client, fetch  # noqa: E402
+import daemon  # noqa: E402
 from daemon import before  # noqa: E402
 from origin import Origin  # noqa: E402
 from tap import Skip, case, check, eventually, expect, main  # noqa: E402
@@ -120,6 +121,69 @@ def head_of_ranges():
         answer = client.fetch("/o", "HEAD", headers=field([(1, 2), (5, 9)]))
         check(answer.status in (200, 206) and answer.body == b"", "HEAD")
         judge(big, client.fetch("/o", headers=field([(1, 2), (5, 9)])), [(1, 2), (5, 9)])
+
+
+NOT_STORED = """sub vcl_recv { if (req.url ~ "^/pass") { return (pass); } }
+    sub vcl_backend_response { if (bereq.url ~ "^/later") { set beresp.do_stream = false; } }"""
+
+
+def uncached(size=4 * MIB, **options):
+    """The bytes of an origin that knows no ranges and whose answers are not stored, and the daemon before it."""
+    body = random.Random(7).randbytes(size)
+    origin = Origin(lambda x: x.reply(body, headers={"Cache-Control": "no-store", "ETag": '"v"'}))
+    origin.on("/pass/chunked", lambda x: x.chunked([body[:1000], body[1000:]]))
+    origin.on("/pass/short", lambda x: (x.head(200, {"Content-Length": size}), x.send(body[:size // 2]), x.cut()))
+    return body, origin, before(origin, NOT_STORED, **options)
+
+
+@case("a whole that an origin gives to one client: its range is cut out, wherever it lies; the client's connection stays")
+def not_stored():
+    body, _, cache = uncached()
+    size = len(body)
+    with Client(cache.port) as client:
+        for target in ("/pass", "/uncacheable", "/later"):
+            for asked, first, end in (("0-0", 0, 1), ("0-", 0, size), ("1000000-2999999", 1_000_000, 3_000_000),
+                                      ("-1", size - 1, size), ("4000000-99999999", 4_000_000, size)):
+                answer = client.fetch(target, headers={"Range": f"bytes={asked}"})
+                expect((answer.status, answer["Content-Range"], answer.body == body[first:end], answer.complete),
+                       (206, f"bytes {first}-{end - 1}/{size}", True, True), f"{target} {asked}")
+            answer = client.fetch(target, headers={"Range": f"bytes={size}-"})
+            expect((answer.status, answer["Content-Range"], answer.body), (416, f"bytes */{size}", b""), target)
+            several = () if daemon.IS_VARNISH else ({"Range": "bytes=0-1,5-6"},)
+            for fields in (*several, {"Range": "bytes=0-1", "If-Range": '"other"'}):
+                answer = client.fetch(target, headers=fields)
+                expect((answer.status, answer.body == body), (200, True), f"{target} {fields}")
+
+
+@case("a passed whole without a length is sent whole, whatever range is asked for")
+def of_unknown_length():
+    body, _, cache = uncached()
+    with Client(cache.port) as client:
+        for asked in ("0-9", "5-", "-5", "9000000-"):
+            answer = client.fetch("/pass/chunked", headers={"Range": f"bytes={asked}"})
+            expect((answer.status, answer.framing, answer.body == body), (200, "chunked", True), asked)
+
+
+@case("a passed whole that breaks off before the range's end cuts the client; behind it, nobody minds",
+      copal_only="cuts the client wherever it breaks off")
+def broken_off():
+    body, _, cache = uncached()
+    half = len(body) // 2
+    for first, end in ((10, 20), (half - 5, half)):
+        answer = fetch(cache.port, "/pass/short", headers={"Range": f"bytes={first}-{end - 1}"})
+        expect((answer.status, answer.complete, answer.body == body[first:end]), (206, True, True), f"{first}-{end}")
+    for first, end in ((half - 5, half + 5), (half + 5, half + 6)):
+        answer = fetch(cache.port, "/pass/short", headers={"Range": f"bytes={first}-{end - 1}"})
+        expect((answer.status, answer.complete), (206, False), f"{first}-{end}")
+
+
+@case("a range that ends where a passed whole does leaves the origin's connection for the next")
+def kept_connection():
+    body, origin, cache = uncached()
+    for asked in ("-10", "100-", "0-"):
+        expect(fetch(cache.port, "/pass", headers={"Range": f"bytes={asked}"}).status, 206)
+        cache.counted("backend_recycle", origin.total())
+    expect(origin.connections, 1, "connections to the origin")
 
 
 @case("davix reads 500 ranges: its bytes are right, in the few requests that its limit of 3,900 bytes of Range takes", copal_only=WHOLE)

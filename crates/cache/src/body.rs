@@ -1,6 +1,7 @@
 //! What a response's body is made of, as the connection's writer sees it: wait until there is something, look at it,
 //! write some, say how much.
 
+use crate::cut::Cut;
 use crate::fetch::filters::Filters;
 use crate::fetch::trail::Trail;
 use crate::filter::delivery::Filtered;
@@ -159,6 +160,10 @@ pub struct Relay {
     pace: Pace,
     trail: Trail,
     passing: Passing,
+    /// How long the whole is, if that is known.
+    length: Option<u64>,
+    /// What of it the client wants.
+    cut: Cut,
 }
 
 /// What a response for one client counts for in `Transient` while it passes.
@@ -178,9 +183,11 @@ impl Passing {
 }
 
 impl Relay {
-    /// Relays `first`, and then what is left to read of the response on `connection`, through `filters`.
+    /// Relays `first`, and then what is left to read of the response on `connection`, through `filters`. `length` is that of
+    /// what comes out, where it is known.
     pub(crate) fn new(
         connection: Box<origin::Connection>,
+        length: Option<u64>,
         first: Vec<u8>,
         filters: Filters,
         mut trail: Trail,
@@ -188,24 +195,39 @@ impl Relay {
     ) -> Self {
         trail.received_body = first.len() as u64;
         passing.body.replace(trail.received_body);
-        let (chain, buffer) = (filters.chain, Vec::new());
-        let (connection, input_at, pace) = (Some(connection), 0, Pace::default());
-        if chain.is_empty() {
-            let to = first.len();
-            return Self {
-                connection,
-                buffer: first,
-                from: 0,
-                to,
-                chain,
-                input: buffer,
-                input_at,
-                pace,
-                trail,
-                passing,
-            };
+        let chain = filters.chain;
+        let (input, buffer) = if chain.is_empty() { (Vec::new(), first) } else { (first, Vec::new()) };
+        Self {
+            connection: Some(connection),
+            from: 0,
+            to: buffer.len(),
+            buffer,
+            chain,
+            input,
+            input_at: 0,
+            pace: Pace::default(),
+            trail,
+            passing,
+            length,
+            cut: Cut::default(),
         }
-        Self { connection, buffer, from: 0, to: 0, chain, input: first, input_at, pace, trail, passing }
+    }
+
+    /// How long the whole is, if that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Only the bytes `from..end` of it. Nothing has been written yet.
+    pub(crate) fn cut(&mut self, from: u64, end: u64) {
+        self.cut = Cut::new(from, end);
+        self.trim();
+    }
+
+    /// Leaves of what was read last what is wanted.
+    fn trim(&mut self) {
+        let wanted = self.cut.take(self.to - self.from);
+        (self.from, self.to) = (self.from + wanted.start, self.from + wanted.end);
     }
 
     /// What can be written now.
@@ -233,12 +255,21 @@ impl Relay {
             if self.from < self.to {
                 return Ok(true);
             }
+            // Behind the last byte of all, the connection is given back.
+            if self.cut.is_over() && self.length != Some(self.trail.received_body) {
+                return Ok(false);
+            }
             if self.chain.is_empty() {
                 let count = self.read_into_buffer().await?;
                 (self.from, self.to) = (0, count);
-                return Ok(count > 0);
-            }
-            if !self.filter().await? {
+                if count == 0 {
+                    return Ok(false);
+                }
+                self.trim();
+                if self.from < self.to {
+                    return Ok(true);
+                }
+            } else if !self.filter().await? {
                 return Ok(false);
             }
             self.pace.step().await;

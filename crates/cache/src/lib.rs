@@ -6,6 +6,7 @@
 
 pub mod ban;
 pub mod body;
+mod cut;
 mod decision;
 pub mod exchange;
 pub mod explain;

@@ -73,6 +73,7 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
         return Box::pin(private(fetch, answer, Vec::new(), filters)).await;
     };
     leave_out(fetch);
+    check_length(fetch, &answer);
     if update::is_unchanged(fetch, &variant)
         && let Some(object) = refresh(fetch)
     {
@@ -138,6 +139,37 @@ fn leave_out(fetch: &mut Fetch) {
             for_asker.push(name, value);
         }
         response.fields.remove(name);
+    }
+}
+
+/// Takes `Content-Length` out of the head that is to be stored, unless it is the origin's word on the body that is stored: VCL
+/// sees what the origin said (`obj.http.Content-Length`), what is delivered has a length of its own.
+fn check_length(fetch: &mut Fetch, answer: &Answer) {
+    let length = match answer.framing {
+        // What was confirmed has the body that it had.
+        _ if fetch.was_304 => {
+            let stored =
+                fetch.stale.as_ref().and_then(|stale| stale.fields().get_known(Field::ContentLength));
+            if stored == fetch.response.fields.get_known(Field::ContentLength) {
+                return;
+            }
+            None
+        }
+        _ if crate::exchange::is_bodiless(fetch.response.status) => None,
+        _ if fetch.part.is_some() => fetch.part.map(|part| part.total),
+        ResponseFraming::None => Some(0),
+        ResponseFraming::Length(length) => Some(length),
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
+    };
+    let fields = &mut fetch.response.fields;
+    let is_word = {
+        let mut said = fields.all_known(Field::ContentLength);
+        let first = said.next().and_then(wire::syntax::parse_digits);
+        // Who says it twice says it once too often for a client.
+        first.is_some() && first == length && said.next().is_none()
+    };
+    if !is_word {
+        fields.remove_known(Field::ContentLength);
     }
 }
 
@@ -210,7 +242,6 @@ fn try_begin(
     length: Option<u64>,
     coding: u8,
 ) -> Option<Fill> {
-    fetch.response.fields.remove_known(Field::ContentLength);
     fetch.response.fields.remove_known(Field::TransferEncoding);
     let mut head = Vec::new();
     crate::head::join(&fetch.response, &mut head);
@@ -371,9 +402,11 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
             Body::Empty
         }
         (framing, Some(connection)) => {
-            if let ResponseFraming::Length(length) = framing
-                && filters.chain.is_empty()
-            {
+            let length = match framing {
+                ResponseFraming::Length(length) if filters.chain.is_empty() => Some(length),
+                _ => None,
+            };
+            if let Some(length) = length {
                 head.fields.set_known(Field::ContentLength, length.to_string().as_bytes());
             } else {
                 head.fields.remove_known(Field::ContentLength);
@@ -386,7 +419,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
                 true => Box::pin(fill::aside(fetch, connection, first, filters)).await,
                 false => {
                     let passing = Passing::new(&*transient, head_hold);
-                    relay(fetch, connection, first, filters, passing).await
+                    relay(fetch, connection, length, first, filters, passing).await
                 }
             };
             // Nobody has seen the head: VCL may answer in its place, or try anew.
@@ -413,12 +446,13 @@ fn log_storage(fetch: &mut Fetch, engine: &dyn Engine) {
 async fn relay(
     fetch: &mut Fetch,
     connection: Box<copal_origin::Connection>,
+    length: Option<u64>,
     first: Vec<u8>,
     filters: Filters,
     passing: Passing,
 ) -> Option<Body> {
     let streams = fetch.do_stream;
-    let mut relay = Relay::new(connection, first, filters, fetch.trail.hand_over(), passing);
+    let mut relay = Relay::new(connection, length, first, filters, fetch.trail.hand_over(), passing);
     if streams {
         return Some(Body::Relay(Box::new(relay)));
     }
@@ -437,6 +471,7 @@ async fn relay(
 pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     fetch.response.status %= 1000;
     rules::hop::drop_fields(Copy::StoreResponse, &mut fetch.response.fields);
+    fetch.response.fields.remove_known(Field::ContentLength);
     let total = fetch.ttl + fetch.grace + fetch.keep;
     let variant = variant(fetch);
     if fetch.busy.is_some()

@@ -2,6 +2,7 @@
 
 use super::{Chain, Notes, Pace, STEP};
 use crate::body::{Aborted, Body};
+use crate::cut::Cut;
 use copal_observe as observe;
 use observe::{Records, Tag};
 use std::fmt;
@@ -48,9 +49,8 @@ pub struct Filtered {
     at: usize,
     ended: bool,
     pace: Pace,
-    /// Bytes of the output that are not wanted, then bytes that are.
-    skip: u64,
-    left: u64,
+    /// What of the output is wanted.
+    cut: Cut,
 }
 
 impl Filtered {
@@ -65,14 +65,13 @@ impl Filtered {
             at: 0,
             ended: false,
             pace: Pace::default(),
-            skip: 0,
-            left: u64::MAX,
+            cut: Cut::default(),
         }
     }
 
     /// Only the bytes `from..end` of it.
     pub(crate) fn cut(&mut self, from: u64, end: u64) {
-        (self.skip, self.left) = (from, end.saturating_sub(from));
+        self.cut = Cut::new(from, end);
     }
 
     pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
@@ -80,7 +79,7 @@ impl Filtered {
             if self.at < self.out.len() {
                 return Ok(true);
             }
-            if self.ended || self.left == 0 {
+            if self.ended || self.cut.is_over() {
                 return Ok(false);
             }
             let more = Box::pin(self.source.ready()).await?;
@@ -104,12 +103,9 @@ impl Filtered {
         drop(slices);
         self.source.consume(took.bytes);
         self.ended = took.done && !more;
-        let skip = self.skip.min(self.out.len() as u64);
-        self.skip -= skip;
-        self.at = skip as usize;
-        let wanted = (self.out.len() - self.at).min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        self.out.truncate(self.at + wanted);
-        self.left = self.left.saturating_sub(wanted as u64);
+        let wanted = self.cut.take(self.out.len());
+        self.at = wanted.start;
+        self.out.truncate(wanted.end);
         Ok(())
     }
 

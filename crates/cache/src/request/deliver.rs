@@ -2,7 +2,7 @@
 
 use super::filters::{self, Wanted};
 use super::prepared::{self, Marks};
-use super::{Step, fail, sparse};
+use super::{Step, fail, range, sparse};
 use crate::body::Body;
 use crate::exchange::{Exchange, Outcome, Source, protocol};
 use crate::filter::names::Unknown;
@@ -100,11 +100,6 @@ fn prepare(exchange: &mut Exchange) {
             response.reason.clear();
             response.reason.extend_from_slice(known.reason());
             response.fields.copy_from(known.fields());
-            if let Some(length) = known.length().filter(|_| !crate::exchange::is_bodiless(known.status())) {
-                push_integer(&mut text, length);
-                response.fields.push_own(Known::ContentLength, &text);
-                text.clear();
-            }
             (known.origin_time(), exchange.hit.then(|| known.vxid()))
         }
         Source::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
@@ -156,10 +151,8 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     if exchange.esi_level > 0 {
         return included(exchange);
     }
-    let reads = matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD");
-    // A range of a HEAD means nothing (RFC 9110, section 14.2); Varnish answers as to a GET.
-    let wants_part = reads && !(exchange.rfc && exchange.is_head());
-    if reads {
+    let wants_part = may_want_part(exchange);
+    if reads(exchange) {
         match precondition(exchange) {
             Precondition::Proceed => {}
             Precondition::NotModified => {
@@ -181,14 +174,14 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
         let known = Rc::clone(known);
         let partial = wants_part
             && match exchange.response.status {
-                200 => wanted.range && range(exchange, &known),
+                200 => wanted.range && of_stored(exchange, &known),
                 206 => part_of_part(exchange, &known),
                 _ => false,
             };
         if !partial {
             whole(exchange, &known);
         }
-    } else {
+    } else if !(wants_part && wanted.range && range::cut(exchange)) {
         relayed(exchange);
     }
     if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
@@ -196,6 +189,16 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     }
     set_connection(exchange);
     Ok(())
+}
+
+fn reads(exchange: &Exchange) -> bool {
+    matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD")
+}
+
+/// Whether a Range of this request means something. That of a HEAD does not (RFC 9110, section 14.2); Varnish answers as to a
+/// GET.
+pub(super) fn may_want_part(exchange: &Exchange) -> bool {
+    reads(exchange) && !(exchange.rfc && exchange.is_head())
 }
 
 /// VCL names a filter that is none: there is nothing to send.
@@ -291,7 +294,7 @@ fn not_modified(exchange: &mut Exchange) {
 }
 
 /// What the request wants of a body of `length`.
-fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
+pub(super) fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
     if !exchange.current.settings.http_range_support {
         return Ranges::Whole;
     }
@@ -305,7 +308,7 @@ fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
 }
 
 /// Answers the request's range, if it has one and that can be done.
-fn range(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
+fn of_stored(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     // Nothing to cut where the length is not known yet.
     let Some(length) = known.length() else { return false };
     match ranges(exchange, length) {
@@ -343,7 +346,7 @@ fn status(exchange: &mut Exchange, status: u16) {
     exchange.records.text(Tag::RespReason, reason);
 }
 
-fn unsatisfiable(exchange: &mut Exchange, length: u64) {
+pub(super) fn unsatisfiable(exchange: &mut Exchange, length: u64) {
     exchange.body = Body::Empty;
     let mut value = Vec::with_capacity(32);
     wire::range::content_range_unsatisfied(length, &mut value);
@@ -371,7 +374,7 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
 }
 
 /// The head of one part of a whole of `length` bytes, if that is known.
-fn single(exchange: &mut Exchange, length: Option<u64>, (first, last): (u64, u64)) {
+pub(super) fn single(exchange: &mut Exchange, length: Option<u64>, (first, last): (u64, u64)) {
     let mut value = Vec::with_capacity(48);
     wire::range::content_range((first, last), length, &mut value);
     exchange.response.fields.set_known(Known::ContentRange, &value);
@@ -388,27 +391,26 @@ fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
     }
 }
 
-/// A response straight from the origin keeps its length where it had one.
+/// A response straight from the origin keeps its length where it had one, unless VCL takes that away.
 fn relayed(exchange: &mut Exchange) {
-    if let Body::Bytes(bytes, _) = &exchange.body {
-        let length = bytes.len() as u64;
-        set_length(exchange, length);
-    } else if let Body::Object(known, _) = &exchange.body
-        && let Some(length) = known.length()
-    {
-        set_length(exchange, length);
-    } else if !exchange.response.fields.has_known(Known::ContentLength) && !exchange.is_head() {
-        if matches!(exchange.body, Body::Empty) {
-            if !crate::exchange::is_bodiless(exchange.response.status) {
-                set_length(exchange, 0);
-            }
-        } else {
-            set_unknown_length(exchange);
-        }
+    let says = exchange.response.fields.has_known(Known::ContentLength);
+    let length = match &exchange.body {
+        Body::Bytes(bytes, _) => Some(bytes.len() as u64),
+        Body::Object(known, _) if known.length().is_some() => known.length(),
+        Body::Relay(relay) => relay.length().filter(|_| says),
+        // That of the body which a HEAD does not bring.
+        Body::Empty if exchange.is_head() => return,
+        Body::Empty => Some(0),
+        _ if says => return,
+        _ => None,
+    };
+    match length {
+        Some(length) => set_length(exchange, length),
+        None => set_unknown_length(exchange),
     }
 }
 
-fn set_length(exchange: &mut Exchange, length: u64) {
+pub(super) fn set_length(exchange: &mut Exchange, length: u64) {
     let mut text = std::mem::take(&mut exchange.scratch);
     text.clear();
     push_integer(&mut text, length);

@@ -139,6 +139,14 @@ pub(super) fn wanted(exchange: &mut Exchange) -> Result<Wanted, Unknown> {
     })
 }
 
+/// Whether a part of a body of our own may be sent, which nothing else is done to.
+pub(super) fn may_cut(exchange: &Exchange) -> bool {
+    exchange
+        .filters
+        .as_deref()
+        .is_none_or(|list| names::delivering(list).is_ok_and(|names| names.contains(&Delivering::Range)))
+}
+
 /// Puts the body together and edits the head. Returns its length, if that is known.
 pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
     let mut length = None;

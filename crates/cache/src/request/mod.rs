@@ -13,6 +13,7 @@ pub(crate) mod pass;
 pub(crate) mod pipe;
 pub(crate) mod prepared;
 pub(crate) mod purge;
+mod range;
 pub(crate) mod recv;
 pub(crate) mod restart;
 pub(crate) mod sparse;

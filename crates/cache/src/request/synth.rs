@@ -1,6 +1,6 @@
 //! `vcl_synth`: an answer of our own.
 
-use super::Step;
+use super::{Step, deliver, filters, range};
 use crate::body::Body;
 use crate::exchange::is_bodiless;
 use crate::exchange::{Exchange, Outcome, Source};
@@ -66,20 +66,18 @@ fn finish(exchange: &mut Exchange) {
     let now = exchange.local.now();
     exchange.timestamp("Process", now);
     exchange.response.status %= 1000;
+    exchange.response.fields.remove_known(Known::TransferEncoding);
     let body = std::mem::take(&mut exchange.synthetic);
-    let fields = &mut exchange.response.fields;
-    fields.remove_known(Known::TransferEncoding);
-    let mut length = Vec::with_capacity(20);
-    copal_base::units::push_integer(&mut length, body.len() as u64);
-    let bodiless = is_bodiless(exchange.response.status);
-    if !bodiless {
-        fields.set_known(Known::ContentLength, &length);
-        exchange.records.header(Tag::RespHeader, b"Content-Length", &length);
-    }
-    if !bodiless && !exchange.is_head() {
+    exchange.records.text(Tag::Storage, b"malloc Transient");
+    let list = exchange.filter_list();
+    exchange.records.text(Tag::Filters, &list);
+    let length = body.len() as u64;
+    deliver::set_length(exchange, length);
+    if !is_bodiless(exchange.response.status) && !exchange.is_head() {
         exchange.body = Body::bytes(Bytes::from(body));
     }
-    exchange.records.text(Tag::Storage, b"malloc Transient");
-    exchange.records.text(Tag::Filters, b"");
-    super::deliver::set_connection(exchange);
+    if exchange.esi_level == 0 && deliver::may_want_part(exchange) && filters::may_cut(exchange) {
+        range::cut(exchange);
+    }
+    deliver::set_connection(exchange);
 }
