@@ -31,6 +31,8 @@ pub(super) async fn no_answer(fetch: &mut Fetch) -> Step {
     if let Some(stale) = stale(fetch, &trouble) {
         return Step::Done(stale);
     }
+    // An error that VCL asks for is no failure.
+    fetch.local.counters.fetch_failed.inc();
     match status(fetch, &trouble) {
         503 => step(fetch, 503, Some(Text::from_static(b"Backend fetch failed"))).await,
         status => step(fetch, status, None).await,
@@ -104,7 +106,6 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
 /// `vcl_backend_error`.
 pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -> Step {
     fetch.now = fetch.local.now();
-    fetch.local.counters.fetch_failed.inc();
     fetch.synthetic.clear();
     fetch.stale = None;
     fetch.reset_response();
