@@ -1,7 +1,7 @@
 //! From arguments to a running daemon, top to bottom.
 
 use crate::args::Arguments;
-use crate::control::{self, Entrance, Master, Sides, Terminal};
+use crate::control::{self, Entrance, Master, Sides, Signals, Terminal};
 use crate::jail::Jail;
 use crate::management::{Management, general};
 use crate::outlet::Outlet;
@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// The most of a file of commands that is read, bytes.
 const COMMANDS_MAX: u64 = 64 << 20;
@@ -195,6 +196,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // started from.
     std::env::set_current_dir(directory.path())
         .map_err(|error| failed(format!("{}: {error}", directory.path().display())))?;
+    let (runtime, signals) = control_thread().map_err(|error| failed(format!("control thread: {error}")))?;
     if let Some(commands) = commands {
         let mut protocol = String::new();
         let outcome = control::script::run(&commands, &mut management, &mut protocol);
@@ -215,7 +217,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let terminal = arguments.debug.then(Terminal::open).transpose();
     let terminal = terminal.map_err(|error| failed(format!("reading standard input: {error}")))?;
-    let exit_bits = serve(management, Sides { entrance, masters, terminal }, secret, shm)?;
+    let sides = Sides { entrance, masters, terminal };
+    let served = tokio::task::LocalSet::new()
+        .block_on(&runtime, control::run(management, signals, sides, secret, Some(shm)))
+        .map_err(|error| failed(format!("control thread: {error}")))?;
+    let exit_bits = served.borrow().plant().exit_bits();
     drop(pid_file);
     // Who looks for a command line is to find none, not a closed port.
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
@@ -304,21 +310,11 @@ fn announce<P: Plant>(management: &Management<P>, entrance: &Entrance) {
     }
 }
 
-/// Gives what the exit status is to tell of the workers' ends.
-fn serve(
-    management: Management<Remote>,
-    sides: Sides,
-    secret: Option<std::path::PathBuf>,
-    shm: Rc<observe::Manager>,
-) -> Result<u8, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(format!("control thread: {error}")))?;
-    let local = tokio::task::LocalSet::new();
-    let management = local
-        .block_on(&runtime, control::run(management, sides, secret, Some(shm)))
-        .map_err(|error| failed(format!("control thread: {error}")))?;
-    let exit_bits = management.borrow().plant().exit_bits();
-    Ok(exit_bits)
+/// What the command line is served with, and the signals, from here on.
+fn control_thread() -> std::io::Result<(Runtime, Signals)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let within = runtime.enter();
+    let signals = Signals::take()?;
+    drop(within);
+    Ok((runtime, signals))
 }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 pub(crate) use terminal::Terminal;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often housekeeping is done.
 const TICK: Duration = Duration::from_millis(200);
@@ -40,6 +40,32 @@ pub(crate) struct Sides {
     pub(crate) terminal: Option<Terminal>,
 }
 
+/// The signals that concern a manager.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Taken so that it does not end us; a daemon has no terminal to lose.
+    _hangup: Signal,
+    /// A worker that has ended is not to wait for the next tick.
+    child: Signal,
+}
+
+impl Signals {
+    /// Takes them, within a runtime; those that come before [`run`] are heard then. Whoever sees that a worker starts may end
+    /// us at once, so this is done before.
+    ///
+    /// # Errors
+    /// They cannot be watched.
+    pub(crate) fn take() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            _hangup: signal(SignalKind::hangup())?,
+            child: signal(SignalKind::child())?,
+        })
+    }
+}
+
 /// What all sessions share.
 struct Control<P: Plant> {
     management: Rc<RefCell<Management<P>>>,
@@ -47,13 +73,14 @@ struct Control<P: Plant> {
     sessions: Cell<usize>,
 }
 
-/// Serves the command line until a signal, or the end of the terminal, ends the program. Then stops serving clients. `shm`
+/// Serves the command line until one of `signals`, or the end of the terminal, ends the program. Then stops serving clients. `shm`
 /// is what the manager shows. Gives what managed, whose worker has ended.
 ///
 /// # Errors
-/// Signals or sockets cannot be watched.
+/// Sockets cannot be watched.
 pub(crate) async fn run<P: Plant + 'static>(
     management: Management<P>,
+    mut signals: Signals,
     sides: Sides,
     secret: Option<PathBuf>,
     shm: Option<Rc<observe::Manager>>,
@@ -75,21 +102,15 @@ pub(crate) async fn run<P: Plant + 'static>(
         }
     };
     tokio::pin!(terminal);
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    // Taken so that it does not end us; a daemon has no terminal to lose.
-    let _hangup = signal(SignalKind::hangup())?;
-    // A worker that has ended is not to wait for the next tick.
-    let mut child = signal(SignalKind::child())?;
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = interrupt.recv() => break log::error("Manager got SIGINT", &[]),
-            _ = terminate.recv() => break log::error("Manager got SIGTERM", &[]),
+            _ = signals.interrupt.recv() => break log::error("Manager got SIGINT", &[]),
+            _ = signals.terminate.recv() => break log::error("Manager got SIGTERM", &[]),
             () = &mut terminal => break,
             _ = tick.tick() => housekeeping(&control, shm.as_deref()),
-            _ = child.recv() => housekeeping(&control, shm.as_deref()),
+            _ = signals.child.recv() => housekeeping(&control, shm.as_deref()),
         }
     }
     log::info("manager stopping child", &[]);
@@ -141,7 +162,7 @@ mod tests {
             let entrance = Entrance::bind(&["127.0.0.1:0".into()]).unwrap();
             let address = entrance.addresses()[0];
             let sides = Sides { entrance, ..Sides::default() };
-            tokio::task::spawn_local(run(testing::running(), sides, secret, None));
+            tokio::task::spawn_local(run(testing::running(), Signals::take().unwrap(), sides, secret, None));
             tokio::task::spawn_blocking(move || client(address)).await.unwrap()
         })
     }
