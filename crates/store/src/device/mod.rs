@@ -2,6 +2,8 @@
 //!
 //! Knows nothing of what the bytes mean. All calls block the thread that makes them.
 
+pub mod sim;
+
 use std::io;
 
 /// A file or a block device of fixed size. Calls may come from several threads at once; what two of them do to the
