@@ -26,6 +26,16 @@ pub(crate) struct History {
     pub(crate) model: Model,
     next_number: u32,
     next_ban: u32,
+    pub(crate) reached: Reached,
+}
+
+/// How often what is rare was done, so that a run can say that it was done at all.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Reached {
+    pub(crate) evicted: u64,
+    pub(crate) reinserted: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) lost: u64,
 }
 
 /// Options that make a small volume do much.
@@ -57,6 +67,7 @@ impl History {
             model: Model::default(),
             next_number: 0,
             next_ban: 0,
+            reached: Reached::default(),
         };
         history.open();
         history
@@ -86,6 +97,10 @@ impl History {
             self.operation();
         }
         self.model.check(self.volume());
+        let statistics = self.volume().statistics();
+        self.reached.evicted += statistics.evicted;
+        self.reached.reinserted += statistics.reinserted;
+        self.reached.checkpoints += statistics.checkpoints;
         self.end(end);
     }
 
@@ -144,6 +159,7 @@ impl History {
             Err(ReadError::Io(error)) => panic!("no error was injected: {error}"),
             Err(ReadError::Damaged | ReadError::Gone) => {
                 assert!(!self.model.written_out.contains(&id), "{id:?} was durable and is lost");
+                self.reached.lost += 1;
             }
         }
         self.follow();
@@ -179,15 +195,15 @@ impl History {
             72..80 => self.note_use(),
             80..84 => self.add_ban(),
             84..85 => self.drop_bans(),
-            85..91 => {
+            85..92 => {
                 self.volume().tick().expect("nothing is wrong with the device");
                 self.model.all_durable();
             }
-            91..93 => {
+            92..94 => {
                 self.volume().sync().expect("nothing is wrong with the device");
                 self.model.all_durable();
             }
-            93..95 => {
+            94..95 => {
                 self.volume().flush_data().expect("nothing is wrong with the device");
                 self.model.all_durable();
                 self.model.written_out = self.model.items.keys().copied().collect();

@@ -11,7 +11,7 @@ mod history;
 mod model;
 
 use copal_store::device::sim::Chance;
-use history::{End, History};
+use history::{End, History, Reached};
 
 fn number(name: &str, or: u64) -> u64 {
     std::env::var(name)
@@ -30,29 +30,40 @@ impl Drop for Seed {
     }
 }
 
-fn run(count: u64, first: u64, ends: &[End]) {
+fn run(count: u64, first: u64, ends: &[End]) -> Reached {
+    let mut reached = Reached::default();
     for seed in first..first + count {
         let told = Seed(seed);
         let mut history = History::new(seed);
         let mut chance = Chance::new(!seed);
         for _ in 0..1 + chance.below(5) {
             let end = ends[chance.below(ends.len() as u64) as usize];
-            history.run(chance.below(120), end);
+            let most = if chance.one_in(4) { 600 } else { 100 };
+            history.run(chance.below(most), end);
         }
+        reached.evicted += history.reached.evicted;
+        reached.reinserted += history.reached.reinserted;
+        reached.checkpoints += history.reached.checkpoints;
+        reached.lost += history.reached.lost;
         drop(told);
     }
+    reached
 }
 
 #[test]
 fn restarts_in_order_keep_all() {
-    run(number("CRASH_HISTORIES", 200) / 5 + 1, number("CRASH_SEED", 0), &[End::Order]);
+    let reached = run(number("CRASH_HISTORIES", 200) / 5 + 1, number("CRASH_SEED", 0), &[End::Order]);
+    assert_eq!(reached.lost, 0);
 }
 
 #[test]
 fn crashes_lose_only_the_last() {
-    run(
-        number("CRASH_HISTORIES", 200),
-        number("CRASH_SEED", 0),
-        &[End::Crash, End::Crash, End::Kill, End::Order],
+    let count = number("CRASH_HISTORIES", 200);
+    let reached = run(count, number("CRASH_SEED", 0), &[End::Crash, End::Crash, End::Kill, End::Order]);
+    println!("{count} histories: {reached:?}");
+    let Reached { evicted, reinserted, checkpoints, lost } = reached;
+    assert!(
+        count < 100 || [evicted, reinserted, checkpoints, lost].iter().all(|times| *times > 0),
+        "{reached:?}"
     );
 }
