@@ -283,7 +283,8 @@ impl History {
         match self.volume().add_ban(number, f64::from(number), &text) {
             Ok(()) => self.model.bans.push((number, text)),
             Err(copal_store::volume::BanError::Full) => {
-                let bytes: usize = self.model.bans.iter().map(|(_, text)| text.len()).sum();
+                // Those that were dropped and are there again count, too.
+                let bytes: usize = self.volume().bans().iter().map(|(_, _, text)| text.len()).sum();
                 assert!(bytes > 15 * 1024, "the log holds {bytes} bytes only");
             }
             Err(error) => panic!("nothing is wrong with the device: {error}"),
