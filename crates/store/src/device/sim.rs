@@ -75,20 +75,21 @@ impl State {
     /// An image that a crash now could leave.
     fn crash(&self, chance: &mut Chance) -> Vec<u8> {
         let mut image = self.durable.clone();
-        let way = chance.below(5);
+        let way = chance.below(7);
         let kept = chance.below(self.unsynced.len() as u64 + 1) as usize;
         for (at, (offset, bytes)) in self.unsynced.iter().enumerate() {
-            let whole = match way {
-                // All lost; all there; those before some moment; whole writes by chance; sectors by chance.
-                0 => Some(false),
-                1 => Some(true),
-                2 => Some(at < kept),
-                3 => Some(chance.one_in(2)),
-                _ => None,
+            // All lost; all there; those before some moment; whole writes, pages or sectors by chance.
+            let (whole, piece) = match way {
+                0 => (Some(false), bytes.len()),
+                1 => (Some(true), bytes.len()),
+                2 => (Some(at < kept), bytes.len()),
+                3 => (None, bytes.len()),
+                4 | 5 => (None, 8 * SECTOR),
+                _ => (None, SECTOR),
             };
-            for (sector, part) in (0..).zip(bytes.chunks(SECTOR)) {
+            for (number, part) in (0..).zip(bytes.chunks(piece.max(1))) {
                 if whole.unwrap_or_else(|| chance.one_in(2)) {
-                    let from = offset + sector * SECTOR;
+                    let from = offset + number * piece;
                     image[from..from + part.len()].copy_from_slice(part);
                 }
             }
