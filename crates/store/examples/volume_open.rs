@@ -55,6 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let size = records * 5000 + (100 << 20);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     file.set_len(size)?;
+    let before = resident_bytes();
     let device: Arc<dyn Device> = Arc::new(OnFile(file, size));
     let options = Options { entry_bytes: 4096, ..Options::default() };
 
@@ -84,12 +85,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:?}", volume.statistics());
     drop(volume);
 
-    let before = resident_bytes();
     let begun = Instant::now();
     let volume = Volume::open(device, &options, Arc::new(Nobody))?;
     println!("opened after a kill in {:.3} s", begun.elapsed().as_secs_f64());
     let entries = volume.statistics().entries;
-    println!("{entries} entries, {} more bytes resident", resident_bytes().saturating_sub(before));
+    println!(
+        "{entries} entries, {} bytes more resident than at the start",
+        resident_bytes().saturating_sub(before)
+    );
 
     let mut chance = Chance::new(1);
     let begun = Instant::now();
