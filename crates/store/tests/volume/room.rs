@@ -82,6 +82,21 @@ fn numbers_and_links_are_bounded() {
 }
 
 #[test]
+fn a_region_that_is_filled_further_is_not_free_when_its_entries_make_room() {
+    let few = Options { entry_bytes: 64 << 10, ..options() };
+    let first = device();
+    let volume = open_with(&first, &few);
+    for number in 0..64 {
+        put(&volume, number, 100).expect("there is room");
+    }
+    volume.close().expect("nothing is wrong");
+    let volume = open_with(&again(&first), &few);
+    let id = put(&volume, 64, 100).expect("there is room");
+    volume.check();
+    assert_eq!(get(&volume, id).expect("it is there"), body_of(64, 100));
+}
+
+#[test]
 fn a_full_log_of_bans_is_compacted_and_in_the_end_refuses() {
     let first = device();
     let volume = open(&first);
