@@ -8,7 +8,7 @@ use super::error::{BanError, OpenError};
 use super::mirror::{LOOK_AHEAD, Mirror};
 use super::page::{self, Header, Kind, PAGE};
 use super::superblock::Superblock;
-use super::{BAN_MAX, Ban};
+use super::{BAN_MAX, Ban, COUNTED_MAX};
 use crate::device::Device;
 use std::io;
 
@@ -63,7 +63,9 @@ impl BanLog {
         for copy in 0..2 {
             let one = Mirror { offsets: [mirror.offsets[copy]; 2], ..mirror };
             generations.extend(
-                one.reader(device).page(0, |header| header.sequence == 0).map(|page| page.header.series),
+                one.reader(device)
+                    .page(0, |header| header.sequence == 0 && header.series < COUNTED_MAX)
+                    .map(|page| page.header.series),
             );
         }
         let agree = generations.len() == 2 && generations[0] == generations[1];

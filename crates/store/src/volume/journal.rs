@@ -9,6 +9,7 @@
 //! The reserve is for the two flushes that a checkpoint itself makes, and for what was pending more than was counted on
 //! at the last one before: so a full ring never waits for itself.
 
+use super::COUNTED_MAX;
 use super::change::{CHANGE_MAX, Change, Decoded};
 use super::core::Core;
 use super::counters::Counters;
@@ -180,7 +181,7 @@ pub(super) fn unused_sequence(device: &dyn Device, superblock: &Superblock) -> u
     let mirror = mirror(superblock);
     let mut reader = mirror.reader(device);
     let highest = (0..mirror.pages)
-        .filter_map(|place| reader.page(place, |_| true))
+        .filter_map(|place| reader.page(place, |header| header.sequence < COUNTED_MAX))
         .map(|page| page.header.sequence)
         .max()
         .unwrap_or(0);
