@@ -6,8 +6,7 @@
 mod captured;
 
 use crate::jail::Jail;
-use crate::link;
-use crate::parameters::Parameters;
+use crate::parameters::{self, Parameters};
 use crate::plant::{Compiled, Label, Source};
 pub(crate) use captured::Captured;
 use captured::{Recording, World};
@@ -38,7 +37,7 @@ pub(crate) fn compile(
     parameters: &Parameters,
     jail: Jail,
 ) -> Result<Compiled<Arc<Captured>>, String> {
-    let settings = link::settings(parameters);
+    let settings = parameters::settings(parameters);
     let world = Recording::new(Files { path: &parameters.vcl_path }, source, settings, stores);
     let is_label = |name: &str| labels.iter().any(|label| label.name == name);
     let socket = |path: &str| socket(path, jail);
@@ -59,7 +58,7 @@ pub(crate) fn compile(
 /// # Errors
 /// The compiler's message, though the same was accepted before.
 pub(crate) fn again(captured: &Captured) -> Result<Arc<Program>, String> {
-    let parameters = link::parameters(&captured.settings);
+    let parameters = parameters::from_settings(&captured.settings);
     make(&captured.source, None, &captured.stores, &parameters, captured).map(Arc::new)
 }
 

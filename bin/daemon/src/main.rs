@@ -6,6 +6,7 @@
 
 mod args;
 mod background;
+mod bytes_as_text;
 mod compile;
 mod control;
 mod jail;

@@ -4,7 +4,7 @@
 //! over a pipe ([`link`](crate::link)), and there by [`Serving`](crate::serving::Serving), which does it. So all that passes is plain
 //! data, or a program that the other side makes again from all that it was made from.
 
-use crate::link;
+use crate::bytes_as_text;
 use crate::parameters::Parameters;
 use copal_base as base;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub(crate) struct Source {
     /// What messages call it: a file's path, or `<vcl.inline>`.
     pub(crate) name: String,
     /// The text; need not be UTF-8.
-    #[serde(with = "link::bytes")]
+    #[serde(with = "bytes_as_text")]
     pub(crate) text: Vec<u8>,
 }
 

@@ -9,7 +9,7 @@ use crate::link::frame::{Event, Pipe};
 use crate::link::{self, Answer, Ask, descriptors};
 use crate::plant::{Load, Plant as _};
 use crate::serving::{Fixed, Serving};
-use crate::{log, panic, storage_spec};
+use crate::{log, panic, parameters, storage_spec};
 use base::clock::Clock;
 use copal_base as base;
 use copal_net as net;
@@ -130,7 +130,7 @@ fn begin(start: link::Start, sockets: Vec<OwnedFd>) -> Result<Serving, String> {
         start.vcls.into_iter().map(|vcl| (vcl.name, Arc::new(vcl.captured), vcl.warm)).collect();
     let loads: Vec<Load<'_, Arc<Captured>>> =
         vcls.iter().map(|(name, program, warm)| Load { name, program, warm: *warm }).collect();
-    serving.start(&link::parameters(&start.parameters), &loads, &start.labels, &start.active)?;
+    serving.start(&parameters::from_settings(&start.parameters), &loads, &start.labels, &start.active)?;
     Ok(serving)
 }
 
@@ -170,7 +170,7 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::Discard(name) => serving.discard(&name),
         Ask::Users(name) => return Answer::Users(serving.users(&name)),
         Ask::Lingering => return Answer::Lingering(serving.lingering()),
-        Ask::Apply(settings) => serving.apply(&link::parameters(&settings)),
+        Ask::Apply(settings) => serving.apply(&parameters::from_settings(&settings)),
         Ask::Backends => return Answer::Backends(serving.backends()),
         Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
         Ask::Ban(words) => return Answer::of(serving.ban(&words)),

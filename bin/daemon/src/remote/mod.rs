@@ -9,12 +9,12 @@
 //! pause, which doubles from one death to the next, so that a machine is not kept busy with dying.
 
 mod child;
-pub(crate) mod output;
+mod output;
 
 use crate::compile::{self, Captured};
 use crate::jail::Jail;
 use crate::link::{self, Answer, Ask};
-use crate::parameters::Parameters;
+use crate::parameters::{self, Parameters};
 use crate::plant::{
     AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
 };
@@ -188,7 +188,7 @@ impl Remote {
             hostname: self.fixed.hostname.clone(),
             storage: self.fixed.storage.clone(),
             doors: self.doors.iter().map(door).collect(),
-            parameters: link::settings(parameters),
+            parameters: parameters::settings(parameters),
             vcls: vcls.iter().map(vcl_message).collect(),
             labels: labels.to_vec(),
             active: active.to_owned(),
@@ -407,7 +407,7 @@ impl Plant for Remote {
 
     fn apply(&mut self, parameters: &Parameters) {
         self.manners = Manners::new(parameters);
-        self.ask(&Ask::Apply(link::settings(parameters)));
+        self.ask(&Ask::Apply(parameters::settings(parameters)));
     }
 
     fn backends(&self) -> Vec<Backend> {
