@@ -226,9 +226,8 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
 
 /// What the system says, without what Rust adds.
 fn describe(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.strip_prefix("failed to lookup address information: ").unwrap_or(text).to_owned()
+    let text = copal_base::reason(error);
+    text.strip_prefix("failed to lookup address information: ").unwrap_or(&text).to_owned()
 }
 
 /// The VCL that `-b` stands for: `none`, an absolute path of a socket, or `[host][:port]`.

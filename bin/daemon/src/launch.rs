@@ -232,17 +232,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(exit_bits))
 }
 
-/// What the kernel says, without its number.
-fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split_once(" (os error").map_or(text.clone(), |(reason, _)| reason.to_owned())
-}
-
 /// The file of `-I`.
 fn read_commands(path: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(COMMANDS_MAX).read_to_end(&mut text));
-    read.map_err(|error| failed(format!("\tCan't open {path}: {}", reason(&error))))?;
+    read.map_err(|error| failed(format!("\tCan't open {path}: {}", base::reason(&error))))?;
     Ok(text)
 }
 

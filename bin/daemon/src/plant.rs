@@ -7,6 +7,8 @@
 use crate::bytes_as_text;
 use crate::parameters::Parameters;
 use copal_base as base;
+use copal_net as net;
+use net::Endpoint;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -136,6 +138,20 @@ pub(crate) struct Listening {
     pub(crate) address: String,
     /// The port; `None` for a Unix socket.
     pub(crate) port: Option<u16>,
+}
+
+impl Listening {
+    /// One row for each address.
+    pub(crate) fn rows(addresses: &[net::listen::Listening]) -> Vec<Self> {
+        let row = |from: &net::listen::Listening| {
+            let (address, port) = match &from.endpoint {
+                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+                Endpoint::Unix(path) => (path.display().to_string(), None),
+            };
+            Self { name: from.name.clone(), address, port }
+        };
+        addresses.iter().map(row).collect()
+    }
 }
 
 /// How it is with the worker.

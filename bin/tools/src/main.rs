@@ -12,6 +12,7 @@
 
 mod adm;
 mod background;
+mod display;
 mod explain;
 mod follow;
 mod hist;

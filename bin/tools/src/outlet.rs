@@ -1,7 +1,7 @@
 //! Where a tool's lines go: the standard output or a file.
 
 use crate::Failure;
-use crate::settings::reason;
+use copal_base::reason;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -446,14 +446,7 @@ impl Plant for Remote {
     }
 
     fn listening(&self) -> Vec<Listening> {
-        let row = |door: &net::listen::Listening| {
-            let (address, port) = match &door.endpoint {
-                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
-                Endpoint::Unix(path) => (path.display().to_string(), None),
-            };
-            Listening { name: door.name.clone(), address, port }
-        };
-        self.doors.iter().map(row).collect()
+        Listening::rows(&self.doors)
     }
 
     fn panic_worker(&mut self) {

@@ -26,7 +26,6 @@ use base::clock::Clock;
 use copal_admin as admin;
 use copal_base as base;
 use copal_net as net;
-use net::Endpoint;
 use running::Running;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -210,14 +209,7 @@ impl Plant for Serving {
     }
 
     fn listening(&self) -> Vec<Listening> {
-        let row = |door: &net::listen::Listening| {
-            let (address, port) = match &door.endpoint {
-                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
-                Endpoint::Unix(path) => (path.display().to_string(), None),
-            };
-            Listening { name: door.name.clone(), address, port }
-        };
-        self.doors.iter().map(row).collect()
+        Listening::rows(&self.doors)
     }
 
     fn panic_worker(&mut self) {
