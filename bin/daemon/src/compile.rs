@@ -7,7 +7,7 @@ mod captured;
 
 use crate::jail::Jail;
 use crate::parameters::{self, Parameters};
-use crate::plant::{Compiled, Label, Source};
+use crate::server::{Compiled, Label, Source};
 pub(crate) use captured::Captured;
 use captured::{Recording, World};
 use copal_observe as observe;

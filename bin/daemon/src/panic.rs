@@ -21,7 +21,7 @@ pub(crate) enum Where {
 }
 
 /// Reports every panic from now on, on any thread.
-pub(crate) fn watch(place: Where) {
+pub(crate) fn watch(process: Where) {
     std::panic::set_hook(Box::new(move |info| {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let at = info.location().map_or_else(String::new, ToString::to_string);
@@ -30,7 +30,7 @@ pub(crate) fn watch(place: Where) {
         let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let trace = std::backtrace::Backtrace::force_capture().to_string();
         let text = report(message.unwrap_or("no message"), &at, &thread, &trace);
-        match place {
+        match process {
             Where::Manager => log::error(text.trim_end(), &[]),
             Where::Worker => tell(&text),
         }

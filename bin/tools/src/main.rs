@@ -21,7 +21,7 @@ mod limit;
 mod log;
 mod ncsa;
 mod options;
-mod outlet;
+mod output;
 mod pen;
 mod screen;
 mod select;

@@ -2,7 +2,7 @@
 //! read what the manager may, and files and names may have changed.
 
 use crate::parameters::Setting;
-use crate::plant::Source;
+use crate::server::Source;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::net::IpAddr;

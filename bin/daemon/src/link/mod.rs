@@ -4,7 +4,7 @@
 //! manager: Management > Remote --- descriptors, then frames: Ask ---> worker: worker > Serving
 //!                              <------------- Answer --------------
 //! ```
-//! Each method of [`Plant`](crate::plant::Plant) that concerns a running worker is an [`Ask`] here; to add one, add it
+//! Each method of [`Server`](crate::server::Server) that concerns a running worker is an [`Ask`] here; to add one, add it
 //! there, here, in [`Remote`](crate::remote::Remote) and in [`worker`](crate::worker). The manager asks, and waits for the answer;
 //! the worker never speaks unasked. Both are the same program, so the format need not last.
 
@@ -13,7 +13,7 @@ pub(crate) mod frame;
 
 use crate::compile::Captured;
 use crate::parameters::Setting;
-use crate::plant::{AdminHealth, Backend, Ban, Label, Question};
+use crate::server::{AdminHealth, Backend, Ban, Label, Question};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -30,20 +30,20 @@ pub(crate) struct Vcl {
 
 /// An address that is listened on; its sockets came before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Door {
+pub(crate) struct Address {
     /// The name given with `-a`.
     pub(crate) name: String,
     /// Whether clients send a PROXY header first.
     pub(crate) proxy: bool,
     /// The address, of TCP or of a Unix socket.
-    pub(crate) place: Place,
+    pub(crate) endpoint: Endpoint,
     /// How many of the sockets are its.
     pub(crate) sockets: usize,
 }
 
-/// Where a [`Door`] is.
+/// Where a [`Address`] is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// TCP.
     Tcp(std::net::SocketAddr),
     /// A path or an abstract name.
@@ -62,7 +62,7 @@ pub(crate) struct Start {
     /// The `-s` arguments.
     pub(crate) storage: Vec<String>,
     /// The addresses, in the order of their sockets.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) addresses: Vec<Address>,
     /// Parameters that are not at their default.
     pub(crate) parameters: Vec<Setting>,
     /// The VCLs.
@@ -75,7 +75,7 @@ pub(crate) struct Start {
 
 /// What the manager asks for. All but `Start` want a worker that has started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is the method of `Plant` of that name")]
+#[allow(missing_docs, reason = "each is the method of `Server` of that name")]
 pub(crate) enum Ask {
     Start(Box<Start>),
     Stop,

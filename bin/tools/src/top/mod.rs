@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::display::Frame;
 use crate::follow::{self, Sink};
 use crate::options::{Given, Opt};
-use crate::outlet::Outlet;
+use crate::output::Output;
 use crate::screen::{Key, Row, Style};
 use crate::select::{Selection, Wanted};
 use crate::settings::Settings;
@@ -65,13 +65,13 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     };
     if settings.once {
         follow::follow(settings, &mut counter)?;
-        let mut outlet = Outlet::standard();
+        let mut output = Output::standard();
         for (count, tag, text) in counter.ranking.list() {
-            outlet.write(format!("{count:9.2} {} ", tag.name()).as_bytes())?;
-            outlet.write(text)?;
-            outlet.write(b"\n")?;
+            output.write(format!("{count:9.2} {} ", tag.name()).as_bytes())?;
+            output.write(text)?;
+            output.write(b"\n")?;
         }
-        outlet.flush()?;
+        output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut display = Display { counter, frame: Frame::new(&settings) };

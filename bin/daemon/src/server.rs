@@ -1,6 +1,6 @@
-//! The one door between managing and serving: what the manager may ask of whatever serves clients.
+//! The one interface between managing and serving: what the manager may ask of whatever serves clients.
 //!
-//! The two are two processes. [`Plant`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
+//! The two are two processes. [`Server`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
 //! over a pipe ([`link`](crate::link)), and there by [`Serving`](crate::serving::Serving), which does it. So all that passes is plain
 //! data, or a program that the other side makes again from all that it was made from.
 
@@ -180,7 +180,7 @@ impl State {
 }
 
 /// Whatever serves clients. Calls come from one thread; those that take long say so.
-pub(crate) trait Plant {
+pub(crate) trait Server {
     /// A compiled VCL.
     type Program: Clone;
 
@@ -207,7 +207,7 @@ pub(crate) trait Plant {
     fn process(&self) -> Option<u32>;
 
     /// Whether the worker did not answer since this was last asked: what the methods gave meanwhile is nothing. It is then
-    /// ended, and [`Plant::broken`] comes to be true.
+    /// ended, and [`Server::broken`] comes to be true.
     fn lost(&self) -> bool;
 
     /// The last report of a panic or of a worker's death, unless it was forgotten.
