@@ -15,8 +15,8 @@
 //! A connection keeps one `Exchange` and uses its buffers again for each request. `run` drives the steps, one file each
 //! in `request/`; the front writes what `response` and `body` say, and then calls `finish`.
 
+use crate::assemble::Shared;
 use crate::body::Body;
-use crate::filter::esi::assemble::Shared;
 use crate::include::{Include, NoBody, Place};
 use crate::index::Key;
 use crate::index::hot::Known;

@@ -4,14 +4,15 @@
 //! finds objects, [`ban`] and [`sweep`] end them. Names no socket: connections to clients are `front`'s, those to origins
 //! `origin`'s.
 
+mod assemble;
 pub mod ban;
 pub mod body;
 mod cut;
 mod decision;
+mod delivery;
 pub mod exchange;
 pub mod explain;
 mod fetch;
-mod filter;
 mod head;
 mod header;
 pub mod host;

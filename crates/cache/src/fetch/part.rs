@@ -11,7 +11,6 @@
 
 use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
 use crate::exchange::Exchange;
-use crate::filter::Chain;
 use crate::sparse::answer::{Part, strong_validator};
 use crate::sparse::ask::Ask;
 use crate::sparse::job::Job;
@@ -21,11 +20,13 @@ use crate::sparse::lone::{self, Lone};
 use crate::sparse::site::Site;
 use base::vxid::Vxid;
 use copal_base as base;
+use copal_filter as filter;
 use copal_net as net;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
+use filter::Chain;
 use observe::Tag;
 use rules::hop::Copy;
 use sha2::{Digest, Sha256};

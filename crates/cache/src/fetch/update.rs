@@ -115,7 +115,7 @@ fn merge(fetch: &mut Fetch, stored: &Known) -> Fields {
     };
     fetch.response.fields = merged;
     if stored.flags().has(Flags::RECODED) {
-        crate::filter::head::weaken(&mut fetch.response.fields);
+        copal_filter::head::weaken(&mut fetch.response.fields);
     }
     // A part that is kept by itself is one still.
     fetch.is_lone = fetch.rfc && stored.status() == 206;

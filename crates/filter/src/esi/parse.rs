@@ -35,28 +35,30 @@ const MARKS: [&[u8]; 2] = [b"\xef\xbb\xbf", b"\xeb\xbb\xbf"];
 
 /// The parameter `feature`, as far as it is about ESI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub struct Options {
     /// `esi_disable_xml_check`: look for markup also where the body does not begin with `<`.
-    pub(crate) any_begin: bool,
+    pub any_begin: bool,
     /// `esi_ignore_https`: include `https://` as if it were `http://`.
-    pub(crate) ignore_https: bool,
+    pub ignore_https: bool,
     /// `esi_ignore_other_elements`: a `<` that begins nothing of ESI is just text.
-    pub(crate) ignore_other_elements: bool,
+    pub ignore_other_elements: bool,
     /// `esi_remove_bom`: leave out a byte order mark at the beginning.
-    pub(crate) remove_mark: bool,
+    pub remove_mark: bool,
     /// `esi_include_onerror`: heed the attribute `onerror`.
-    pub(crate) onerror: bool,
+    pub onerror: bool,
 }
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
+pub enum Level {
+    /// Counted in `esi_errors`.
     Error,
+    /// Counted in `esi_warnings`.
     Warning,
 }
 
 /// Where the parser reports to.
-pub(crate) trait Sink {
+pub trait Sink {
     /// These bytes are sent.
     fn send(&mut self, bytes: &[u8]);
 
@@ -104,7 +106,7 @@ enum State {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Parser {
+pub struct Parser {
     options: Options,
     /// The URL of the document, for includes relative to it.
     base: Vec<u8>,
@@ -123,7 +125,7 @@ pub(crate) struct Parser {
 
 impl Parser {
     /// For a document whose URL is `url`.
-    pub(crate) fn new(options: Options, url: &[u8]) -> Self {
+    pub fn new(options: Options, url: &[u8]) -> Self {
         Self {
             options,
             base: base_of(url),
@@ -139,12 +141,12 @@ impl Parser {
     }
 
     /// Whether there was markup so far: without any, the body is sent as it is.
-    pub(crate) fn found(&self) -> bool {
+    pub fn found(&self) -> bool {
         self.found
     }
 
     /// Reads on.
-    pub(crate) fn feed(&mut self, input: &[u8], sink: &mut dyn Sink) {
+    pub fn feed(&mut self, input: &[u8], sink: &mut dyn Sink) {
         let mut rest = input;
         while let Some((byte, more)) = rest.split_first() {
             let dull = self.dull(rest);
@@ -159,7 +161,7 @@ impl Parser {
     }
 
     /// The body is at its end.
-    pub(crate) fn finish(&mut self, sink: &mut dyn Sink) {
+    pub fn finish(&mut self, sink: &mut dyn Sink) {
         if self.state == State::Begin {
             let held = std::mem::take(&mut self.held);
             self.pass(&held, sink);

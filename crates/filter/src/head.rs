@@ -4,13 +4,13 @@ use copal_wire as wire;
 use wire::{Fields, Known};
 
 /// Whether the body is coded with gzip and nothing else.
-pub(crate) fn is_gzip(fields: &Fields) -> bool {
+pub fn is_gzip(fields: &Fields) -> bool {
     let mut codings = fields.all_known(Known::ContentEncoding);
     codings.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip")) && codings.next().is_none()
 }
 
 /// Tells caches further on that the response depends upon `Accept-Encoding`.
-pub(crate) fn vary_by_coding(fields: &mut Fields) -> bool {
+pub fn vary_by_coding(fields: &mut Fields) -> bool {
     const NAME: &[u8] = b"Accept-Encoding";
     let names = |value| wire::syntax::tokens(value);
     let is_there = fields
@@ -24,7 +24,7 @@ pub(crate) fn vary_by_coding(fields: &mut Fields) -> bool {
 }
 
 /// Makes a strong entity tag weak: the bytes are others now, their meaning is the same. Returns the old one.
-pub(crate) fn weaken(fields: &mut Fields) -> Option<Vec<u8>> {
+pub fn weaken(fields: &mut Fields) -> Option<Vec<u8>> {
     let strong = fields.get_known(Known::Etag).filter(|tag| !tag.starts_with(b"W/"))?.to_vec();
     fields.set_known(Known::Etag, &[b"W/", &strong[..]].concat());
     Some(strong)

@@ -13,7 +13,7 @@ use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 const PIECE: usize = 16 << 10;
 
 /// A compressor that appends to a buffer, and what it did.
-pub(crate) struct Compressor {
+pub struct Compressor {
     deflate: Deflate,
     scan: Option<Scan>,
     piece: Box<[u8]>,
@@ -21,7 +21,7 @@ pub(crate) struct Compressor {
 
 impl Compressor {
     /// `level` 0 to 9 is the parameter `gzip_level`, `memory` 1 to 9 `gzip_memlevel`. `logged`: its record is wanted.
-    pub(crate) fn new(level: u8, memory: u8, logged: bool) -> Self {
+    pub fn new(level: u8, memory: u8, logged: bool) -> Self {
         let config = DeflateConfig {
             // With a gzip head and trailer, and the largest window.
             window_bits: 16 + 15,
@@ -36,17 +36,12 @@ impl Compressor {
     }
 
     /// Compressed bytes so far.
-    pub(crate) fn total_out(&self) -> u64 {
+    pub fn total_out(&self) -> u64 {
         self.deflate.total_out()
     }
 
     /// Takes all of `input`. What was flushed is in `out`; it is never much longer than the input.
-    pub(crate) fn write(
-        &mut self,
-        input: &[u8],
-        flush: DeflateFlush,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
+    pub fn write(&mut self, input: &[u8], flush: DeflateFlush, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut used = 0;
         loop {
             let (before_in, before_out) = (self.deflate.total_in(), self.deflate.total_out());
@@ -66,7 +61,7 @@ impl Compressor {
     }
 
     /// The record of what it did; `kind` is `E` for ESI, `-` for others.
-    pub(crate) fn log(&mut self, kind: char, notes: &mut dyn Notes) {
+    pub fn log(&mut self, kind: char, notes: &mut dyn Notes) {
         let bits = self.scan.take().map(|scan| scan.bits()).unwrap_or_default();
         notes.record(
             Tag::Gzip,
@@ -84,14 +79,14 @@ impl Compressor {
 }
 
 /// See the module.
-pub(crate) struct Gzip {
+pub struct Gzip {
     compressor: Compressor,
     closed: bool,
 }
 
 impl Gzip {
     /// See [`Compressor::new`].
-    pub(crate) fn new(level: u8, memory: u8, logged: bool) -> Self {
+    pub fn new(level: u8, memory: u8, logged: bool) -> Self {
         Self { compressor: Compressor::new(level, memory, logged), closed: false }
     }
 }

@@ -9,17 +9,18 @@
 //! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one [`Stitch`]: pieces of
 //! the stored bodies go in as they are, included gzip streams without their heads and ends, other bodies as stored blocks.
 
-use super::plan::{Place, Step, is_gzipped};
 use crate::body::{Aborted, Body};
 use crate::exchange::{Exchange, Outcome};
-use crate::filter::stitch::{Member, Stitch};
-use crate::filter::{Pace, STEP};
 use crate::include::{Include, Place as Site, Refused};
 use crate::index::hot::Known;
 use base::vxid::Vxid;
 use copal_base as base;
+use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;
+use filter::esi::plan::{Place, Step, is_gzipped};
+use filter::stitch::{Member, Stitch};
+use filter::{Pace, STEP};
 use observe::{Records, Tag};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

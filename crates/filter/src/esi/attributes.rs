@@ -21,8 +21,11 @@ const ENTITIES: [(&[u8], u8); 5] =
 pub(crate) enum Next {
     /// The element goes on.
     More,
-    /// That was its `>`; whether a `/` stood before.
-    End { closed: bool },
+    /// That was its `>`.
+    End {
+        /// A `/` stood before it.
+        closed: bool,
+    },
     /// It is no element.
     Fault(&'static str),
 }
@@ -47,6 +50,7 @@ pub(crate) struct Attributes {
     value: Vec<u8>,
     /// The value of `src`.
     pub(crate) src: Option<Vec<u8>>,
+    /// Whether there is more than one `src`.
     pub(crate) has_two_src: bool,
     /// Whether `onerror` says `continue`.
     pub(crate) may_fail: bool,

@@ -20,13 +20,16 @@ const HOLD_MAX: usize = 4 << 10;
 
 /// For whom a gzip filter works, as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// For the store.
     Fetch,
+    /// For a client.
     Deliver,
 }
 
 impl Side {
-    pub(crate) fn letter(self) -> char {
+    /// Its letter in `Gzip` records.
+    pub fn letter(self) -> char {
         match self {
             Self::Fetch => 'F',
             Self::Deliver => 'D',
@@ -35,7 +38,7 @@ impl Side {
 }
 
 /// See the module.
-pub(crate) struct Gunzip {
+pub struct Gunzip {
     inflate: Inflate,
     /// For the positions that the log shows; none where nobody reads them.
     scan: Option<Scan>,
@@ -51,17 +54,17 @@ pub(crate) struct Gunzip {
 
 impl Gunzip {
     /// Expands on fetch. `logged` says whether its record is wanted.
-    pub(crate) fn new(logged: bool) -> Self {
+    pub fn new(logged: bool) -> Self {
         Self::made(false, Side::Fetch, logged)
     }
 
     /// Passes on what it finds to be a whole gzip stream.
-    pub(crate) fn test(logged: bool) -> Self {
+    pub fn test(logged: bool) -> Self {
         Self::made(true, Side::Fetch, logged)
     }
 
     /// Expands on delivery.
-    pub(crate) fn deliver(logged: bool) -> Self {
+    pub fn deliver(logged: bool) -> Self {
         Self::made(false, Side::Deliver, logged)
     }
 

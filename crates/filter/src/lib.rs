@@ -9,16 +9,15 @@
 //! out no more than [`STEP`] bytes at a time, so that what expands a thousandfold still goes in small steps. A [`Chain`]
 //! is several, one behind the other. Where no filter runs there is no chain: bodies then go their old way.
 
-pub(crate) mod delivery;
-pub(crate) mod esi;
-pub(crate) mod gunzip;
-pub(crate) mod gzip;
-pub(crate) mod head;
-pub(crate) mod names;
-pub(crate) mod scan;
-pub(crate) mod stitch;
+pub mod esi;
+pub mod gunzip;
+pub mod gzip;
+pub mod head;
+pub mod names;
+pub mod scan;
+pub mod stitch;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 
 use copal_observe as observe;
 use observe::Tag;
@@ -27,18 +26,18 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 /// About how much a filter gives out in one step, in bytes. Some give a little more, to finish what they began.
-pub(crate) const STEP: usize = 32 << 10;
+pub const STEP: usize = 32 << 10;
 
 /// After so many steps a body lets the thread's other requests have a turn: compressing takes a few milliseconds until then.
 const TURN: u32 = 4;
 
 /// Counts steps, and gives way now and then.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(u32);
+pub struct Pace(u32);
 
 impl Pace {
     /// A step was made.
-    pub(crate) async fn step(&mut self) {
+    pub async fn step(&mut self) {
         self.0 += 1;
         if self.0 < TURN {
             return;
@@ -49,7 +48,7 @@ impl Pace {
 }
 
 /// Lets the thread's other tasks have a turn.
-pub(crate) async fn give_way() {
+pub async fn give_way() {
     let mut waited = false;
     poll_fn(|context| {
         if std::mem::replace(&mut waited, true) {
@@ -62,7 +61,7 @@ pub(crate) async fn give_way() {
 }
 
 /// Where filters leave their records and counts.
-pub(crate) trait Notes {
+pub trait Notes {
     /// One record of the request log.
     fn record(&mut self, tag: Tag, text: fmt::Arguments<'_>);
 
@@ -75,16 +74,16 @@ pub(crate) trait Notes {
 
 /// How far a step came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Took {
+pub struct Took {
     /// Bytes of the input that are done with.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Nothing more will come out.
-    pub(crate) done: bool,
+    pub done: bool,
 }
 
 /// A body cannot go on. The texts are Varnish's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// What should be gzip is not.
     Invalid(String),
     /// Bytes follow the end of the gzip stream.
@@ -116,7 +115,7 @@ impl fmt::Display for Failure {
 }
 
 /// One filter. See the module.
-pub(crate) trait Filter {
+pub trait Filter {
     /// Takes some of `input` and appends to `out` what becomes of it, at most about [`STEP`] bytes. `end` says that no
     /// input follows. If it neither takes nor gives, it waits for more input; once it says `done` it is not called again.
     ///
@@ -151,7 +150,7 @@ struct Stage {
 
 /// Filters one behind the other, the one nearest to the origin first.
 #[derive(Default)]
-pub(crate) struct Chain {
+pub struct Chain {
     stages: Vec<Stage>,
     done: bool,
 }
@@ -164,17 +163,17 @@ impl fmt::Debug for Chain {
 
 impl Chain {
     /// Puts `filter` behind those that are there.
-    pub(crate) fn push(&mut self, filter: Box<dyn Filter>) {
+    pub fn push(&mut self, filter: Box<dyn Filter>) {
         self.stages.push(Stage { filter, input: Vec::new(), at: 0, ended: false });
     }
 
     /// Whether it does nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 
     /// As [`Filter::step`], through all filters.
-    pub(crate) fn step(
+    pub fn step(
         &mut self,
         input: &[u8],
         end: bool,
@@ -191,14 +190,14 @@ impl Chain {
     }
 
     /// Leaves the filters' last records, that of the outermost first.
-    pub(crate) fn close(&mut self, notes: &mut dyn Notes) {
+    pub fn close(&mut self, notes: &mut dyn Notes) {
         for stage in self.stages.iter_mut().rev() {
             stage.filter.close(notes);
         }
     }
 
     /// What is to be kept beside the stored body, if a filter made something of that kind.
-    pub(crate) fn take_plan(&mut self) -> Option<Box<[u8]>> {
+    pub fn take_plan(&mut self) -> Option<Box<[u8]>> {
         self.stages.iter_mut().find_map(|stage| stage.filter.take_plan())
     }
 }

@@ -28,25 +28,25 @@ const TRAILER: usize = 8;
 
 /// The stream that is being made.
 #[derive(Debug, Default)]
-pub(crate) struct Stitch {
+pub struct Stitch {
     crc: u32,
     length: u64,
 }
 
 impl Stitch {
     /// Appends what the stream begins with.
-    pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&HEADER);
     }
 
     /// Counts a part that the caller writes: what it expands to.
-    pub(crate) fn count(&mut self, crc: u32, length: u64) {
+    pub fn count(&mut self, crc: u32, length: u64) {
         self.crc = crc32_combine(self.crc, crc, length);
         self.length = self.length.wrapping_add(length);
     }
 
     /// Appends plain bytes as they are.
-    pub(crate) fn plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    pub fn plain(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         for part in bytes.chunks(STORED_MAX) {
             let length = part.len() as u16;
             out.push(0);
@@ -58,7 +58,7 @@ impl Stitch {
     }
 
     /// Appends what the stream ends with.
-    pub(crate) fn end(&mut self, out: &mut Vec<u8>) {
+    pub fn end(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&LAST);
         out.extend_from_slice(&self.crc.to_le_bytes());
         out.extend_from_slice(&(self.length as u32).to_le_bytes());
@@ -66,7 +66,7 @@ impl Stitch {
 }
 
 /// A whole gzip stream on its way into another.
-pub(crate) struct Member {
+pub struct Member {
     scan: Scan,
     /// Bytes of it that were taken, up to the end of its last block.
     taken: u64,
@@ -80,8 +80,15 @@ impl std::fmt::Debug for Member {
     }
 }
 
+impl Default for Member {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Member {
-    pub(crate) fn new() -> Self {
+    /// A stream of which nothing has come.
+    pub fn new() -> Self {
         Self { scan: Scan::new(), taken: 0, unmarked: false, trailer: Vec::with_capacity(TRAILER) }
     }
 
@@ -89,7 +96,7 @@ impl Member {
     ///
     /// # Errors
     /// It is no gzip stream, or something follows it.
-    pub(crate) fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut rest = input;
         if !self.scan.is_at_end() {
             let used = self.scan.feed(input);
@@ -143,7 +150,7 @@ impl Member {
     ///
     /// # Errors
     /// It is not at its own.
-    pub(crate) fn finish(&self, stitch: &mut Stitch) -> Result<(), Failure> {
+    pub fn finish(&self, stitch: &mut Stitch) -> Result<(), Failure> {
         if self.taken == 0 && self.trailer.is_empty() {
             // A body without a byte, whatever its head says.
             return Ok(());

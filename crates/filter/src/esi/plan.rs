@@ -25,7 +25,7 @@ const PLAN_MAX: usize = 8 << 20;
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step<'plan> {
+pub enum Step<'plan> {
     /// Leave out so many bytes of the stored body.
     Skip(u64),
     /// Send so many.
@@ -36,28 +36,29 @@ pub(crate) enum Step<'plan> {
 
 /// A part of the stored body that is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// Stored bytes.
-    pub(crate) stored: u64,
+    pub stored: u64,
     /// What they expand to, if the body is gzipped.
-    pub(crate) plain: u64,
+    pub plain: u64,
     /// CRC-32 of that.
-    pub(crate) crc: u32,
+    pub crc: u32,
 }
 
 /// What is included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Include<'plan> {
+pub struct Include<'plan> {
     /// Empty: the same as of the request that includes.
-    pub(crate) host: &'plan [u8],
-    pub(crate) url: &'plan [u8],
+    pub host: &'plan [u8],
+    /// As the request line is to have it.
+    pub url: &'plan [u8],
     /// `onerror="continue"`.
-    pub(crate) may_fail: bool,
+    pub may_fail: bool,
 }
 
 /// Writes a plan.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub struct Writer {
     bytes: Vec<u8>,
     gzipped: bool,
     /// A skip that may still grow.
@@ -67,7 +68,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(gzipped: bool) -> Self {
+    /// A plan without a step, for a body that is stored as a gzip stream or as it came.
+    pub fn new(gzipped: bool) -> Self {
         Self { bytes: vec![if gzipped { GZIPPED } else { PLAIN }], gzipped, skip: 0, piece: 0 }
     }
 
@@ -93,14 +95,16 @@ impl Writer {
         }
     }
 
-    pub(crate) fn skip(&mut self, count: u64) {
+    /// The next `count` stored bytes are left out.
+    pub fn skip(&mut self, count: u64) {
         if self.piece > 0 {
             self.flush();
         }
         self.skip += count;
     }
 
-    pub(crate) fn send(&mut self, piece: Piece) {
+    /// The next stored bytes are sent.
+    pub fn send(&mut self, piece: Piece) {
         if self.skip > 0 {
             self.flush();
         }
@@ -114,7 +118,8 @@ impl Writer {
         }
     }
 
-    pub(crate) fn include(&mut self, include: &Include<'_>) {
+    /// A body is put here.
+    pub fn include(&mut self, include: &Include<'_>) {
         self.flush();
         self.bytes.extend_from_slice(&[b'i', if include.may_fail { CONTINUE } else { 0 }]);
         for text in [include.host, include.url] {
@@ -124,33 +129,34 @@ impl Writer {
     }
 
     /// Whether it has become longer than is kept.
-    pub(crate) fn is_too_long(&self) -> bool {
+    pub fn is_too_long(&self) -> bool {
         self.bytes.len() > PLAN_MAX
     }
 
-    pub(crate) fn finish(mut self) -> Box<[u8]> {
+    /// The plan's bytes.
+    pub fn finish(mut self) -> Box<[u8]> {
         self.flush();
         self.bytes.into_boxed_slice()
     }
 }
 
 /// Whether the body that goes with `plan` is a gzip stream.
-pub(crate) fn is_gzipped(plan: &[u8]) -> bool {
+pub fn is_gzipped(plan: &[u8]) -> bool {
     plan.first() == Some(&GZIPPED)
 }
 
 /// A reader's place in a plan.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place(usize);
+pub struct Place(usize);
 
 impl Place {
     /// Before the first step.
-    pub(crate) fn first() -> Self {
+    pub fn first() -> Self {
         Self(1)
     }
 
     /// The next step of `plan`; `None` at the end, or where it is no plan.
-    pub(crate) fn next<'plan>(&mut self, plan: &'plan [u8]) -> Option<Step<'plan>> {
+    pub fn next<'plan>(&mut self, plan: &'plan [u8]) -> Option<Step<'plan>> {
         let gzipped = is_gzipped(plan);
         let mut rest = plan.get(self.0..)?;
         let step = match take(&mut rest, 1)?[0] {

@@ -5,25 +5,33 @@ use vcl::value::Text;
 
 /// A filter on the way from the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fetching {
+pub enum Fetching {
+    /// `gunzip`: expand.
     Gunzip,
+    /// `testgunzip`: check that it is gzip, and leave it so.
     TestGunzip,
+    /// `gzip`: compress.
     Gzip,
+    /// `esi`: read markup in plain text.
     Esi,
+    /// `esi_gzip`: read markup in plain text, and compress that so that it can be taken apart.
     EsiGzip,
 }
 
 /// A filter on the way to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivering {
+pub enum Delivering {
+    /// `esi`: put included bodies in.
     Esi,
+    /// `gunzip`: expand.
     Gunzip,
+    /// `range`: cut out what the client wants.
     Range,
 }
 
 /// No filter has that name: it, and all that stands behind it, as Varnish shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unknown(pub(crate) Vec<u8>);
+pub struct Unknown(pub Vec<u8>);
 
 impl std::fmt::Display for Unknown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -60,18 +68,22 @@ impl Delivering {
 
 /// What decides the filters of a fetch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub struct Wishes {
     /// The parameter `http_gzip_support`: without it, VCL's two wishes about gzip count for nothing.
-    pub(crate) gzip_support: bool,
-    pub(crate) do_esi: bool,
-    pub(crate) do_gzip: bool,
-    pub(crate) do_gunzip: bool,
-    pub(crate) coding: Coding,
+    pub gzip_support: bool,
+    /// `beresp.do_esi`.
+    pub do_esi: bool,
+    /// `beresp.do_gzip`.
+    pub do_gzip: bool,
+    /// `beresp.do_gunzip`.
+    pub do_gunzip: bool,
+    /// How the origin coded it.
+    pub coding: Coding,
 }
 
 /// How a body is coded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub enum Coding {
     /// It is not.
     #[default]
     Plain,
@@ -82,7 +94,7 @@ pub(crate) enum Coding {
 }
 
 /// The list that stands in `beresp.filters` where VCL set none.
-pub(crate) fn of_fetch(wishes: &Wishes) -> &'static [u8] {
+pub fn of_fetch(wishes: &Wishes) -> &'static [u8] {
     let do_gunzip = wishes.do_gunzip && wishes.gzip_support;
     let do_gzip = wishes.do_gzip && wishes.gzip_support;
     match (wishes.coding, wishes.do_esi) {
@@ -99,7 +111,7 @@ pub(crate) fn of_fetch(wishes: &Wishes) -> &'static [u8] {
 }
 
 /// The list that stands in `resp.filters` where VCL set none.
-pub(crate) fn of_delivery(esi: bool, gunzip: bool, range: bool) -> &'static [u8] {
+pub fn of_delivery(esi: bool, gunzip: bool, range: bool) -> &'static [u8] {
     match (esi, gunzip, range) {
         (true, true, true) => b" esi gunzip range",
         (true, true, false) => b" esi gunzip",
@@ -128,7 +140,7 @@ fn list<F>(text: &[u8], find: impl Fn(&[u8]) -> Option<F>) -> Result<Vec<F>, Unk
 ///
 /// # Errors
 /// The first name that is none of a fetch, or that makes it too many.
-pub(crate) fn fetching(text: &[u8]) -> Result<Vec<Fetching>, Unknown> {
+pub fn fetching(text: &[u8]) -> Result<Vec<Fetching>, Unknown> {
     list(text, Fetching::find)
 }
 
@@ -136,12 +148,12 @@ pub(crate) fn fetching(text: &[u8]) -> Result<Vec<Fetching>, Unknown> {
 ///
 /// # Errors
 /// The first name that is none of a delivery, or that makes it too many.
-pub(crate) fn delivering(text: &[u8]) -> Result<Vec<Delivering>, Unknown> {
+pub fn delivering(text: &[u8]) -> Result<Vec<Delivering>, Unknown> {
     list(text, Delivering::find)
 }
 
 /// A list as a value of VCL.
-pub(crate) fn text(list: &'static [u8]) -> Text {
+pub fn text(list: &'static [u8]) -> Text {
     Text::from_static(list)
 }
 

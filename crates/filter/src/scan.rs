@@ -71,13 +71,13 @@ const COMMENT: u8 = 16;
 
 /// Bit positions in a gzip stream, counted from its first byte. Zero where not reached yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Bits {
+pub struct Bits {
     /// The first block.
-    pub(crate) start: u64,
+    pub start: u64,
     /// The head of the newest block; at the end of the stream, of its last: its first bit is the mark of the last.
-    pub(crate) last: u64,
+    pub last: u64,
     /// The first bit after the last block.
-    pub(crate) stop: u64,
+    pub stop: u64,
 }
 
 /// A Huffman code, to be followed from its first bit.
@@ -204,7 +204,7 @@ enum State {
 }
 
 /// A reader of a gzip stream's structure. See the module.
-pub(crate) struct Scan {
+pub struct Scan {
     state: State,
     flags: u8,
     /// Bits taken from the input but not used, from the lowest.
@@ -222,9 +222,15 @@ pub(crate) struct Scan {
     lengths: [u8; LITERALS + DISTANCES],
 }
 
+impl Default for Scan {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Scan {
     /// A reader at the beginning of a stream.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             state: State::Header(0),
             flags: 0,
@@ -242,33 +248,33 @@ impl Scan {
     }
 
     /// What was found so far.
-    pub(crate) fn bits(&self) -> Bits {
+    pub fn bits(&self) -> Bits {
         self.bits
     }
 
     /// Whether the last block's head was read.
-    pub(crate) fn in_last_block(&self) -> bool {
+    pub fn in_last_block(&self) -> bool {
         self.is_last
     }
 
     /// Whether the last block was read to its end.
-    pub(crate) fn is_at_end(&self) -> bool {
+    pub fn is_at_end(&self) -> bool {
         self.state == State::End
     }
 
     /// Whether it is no gzip stream: nothing more will be found.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.state == State::Broken
     }
 
     /// Bytes that what was read expands to.
-    pub(crate) fn expanded(&self) -> u64 {
+    pub fn expanded(&self) -> u64 {
         self.expanded
     }
 
     /// Reads on in `input`. Returns how much of it belongs to the header and the blocks: all of it, until the last block
     /// ends.
-    pub(crate) fn feed(&mut self, input: &[u8]) -> usize {
+    pub fn feed(&mut self, input: &[u8]) -> usize {
         let mut rest = input;
         while !matches!(self.state, State::End | State::Broken) {
             let before = self.state;

@@ -6,8 +6,8 @@
 
 use super::parse::{Level, Options, Parser, Sink};
 use super::plan::{Include, Piece, Writer};
-use crate::filter::gzip::Compressor;
-use crate::filter::{Failure, Filter, Notes, STEP, Took};
+use crate::gzip::Compressor;
+use crate::{Failure, Filter, Notes, STEP, Took};
 use copal_observe as observe;
 use observe::Tag;
 use zlib_rs::DeflateFlush;
@@ -121,7 +121,7 @@ impl Sink for Collect<'_> {
 }
 
 /// See the module.
-pub(crate) struct Esi {
+pub struct Esi {
     parser: Parser,
     plan: Option<Writer>,
     zip: Option<Zip>,
@@ -133,7 +133,7 @@ pub(crate) struct Esi {
 impl Esi {
     /// For a document whose URL is `url`. `compressor` if it is to be stored compressed. `chop` makes the parser see small
     /// pieces (the debug bit `esi_chop`).
-    pub(crate) fn new(options: Options, url: &[u8], compressor: Option<Compressor>, chop: bool) -> Self {
+    pub fn new(options: Options, url: &[u8], compressor: Option<Compressor>, chop: bool) -> Self {
         let mut plan = Writer::new(compressor.is_some());
         let zip = compressor.map(|compressor| {
             plan.skip(HEADER);
@@ -195,9 +195,9 @@ impl Filter for Esi {
 mod tests {
     use super::super::plan::{Place, Step};
     use super::*;
-    use crate::filter::Chain;
-    use crate::filter::stitch::Stitch;
-    use crate::filter::testing::{Heard, gunzip, run};
+    use crate::Chain;
+    use crate::stitch::Stitch;
+    use crate::testing::{Heard, gunzip, run};
     use proptest::prelude::*;
 
     /// The body as stored, and as it is delivered with `[URL]` for each include; and what was said.
