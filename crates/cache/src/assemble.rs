@@ -12,7 +12,7 @@
 use crate::body::{Aborted, Body};
 use crate::exchange::{Exchange, Outcome};
 use crate::include::{Include, Place as Site, Refused};
-use crate::index::hot::Known;
+use crate::known::Known;
 use base::vxid::Vxid;
 use copal_base as base;
 use copal_filter as filter;

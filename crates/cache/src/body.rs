@@ -6,7 +6,7 @@ use crate::cut::Cut;
 use crate::delivery::Filtered;
 use crate::fetch::filters::Filters;
 use crate::fetch::trail::Trail;
-use crate::index::hot::Known;
+use crate::known::Known;
 use crate::parts::Parts;
 use crate::sparse::Reader;
 use crate::trouble::Trouble;

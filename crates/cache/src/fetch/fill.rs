@@ -5,7 +5,7 @@ use super::patience::Patience;
 use super::trail::Trail;
 use super::{Answer, Failure, Fetch, Fetched, Step, conclude, part, update};
 use crate::body::Body;
-use crate::index::hot::Known;
+use crate::known::Known;
 use crate::local::Local;
 use crate::trouble::Trouble;
 use base::Seconds;

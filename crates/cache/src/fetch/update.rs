@@ -6,7 +6,7 @@
 //! Source: RFC 9111, sections 3.2, 4.1 and 4.3.
 
 use super::{Fetch, Purpose, conclude};
-use crate::index::hot::Known;
+use crate::known::Known;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;

@@ -5,7 +5,7 @@ use crate::body::Body;
 use crate::delivery::Filtered;
 use crate::exchange::{Exchange, Source};
 use crate::include::Place;
-use crate::index::hot::Known as Stored;
+use crate::known::Known as Stored;
 use crate::top::Top;
 use copal_filter as filter;
 use copal_observe as observe;

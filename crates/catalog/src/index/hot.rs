@@ -1,13 +1,11 @@
-//! One thread's table of the objects it serves most.
+//! One thread's table of the objects it serves most, and beside each what its user keeps of it for as long: a `T`.
 //!
 //! A hit through it takes no lock and moves no count that other cores share: the table holds one reference of its own,
 //! and requests share that within the thread. An entry is only a shortcut: the object's own mark says whether it still
 //! lives, and freshness is judged anew each time.
 
 use super::Key;
-use crate::request::prepared::Repeats;
 use crate::sparse::layout::{Layout, Pieces};
-use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ const ENTRIES: usize = 4096;
 
 /// An object as this thread knows it: with its head taken apart once.
 #[derive(Debug)]
-pub struct Known {
+pub struct Known<T> {
     object: Arc<Object>,
     fields: Fields,
     reason: Vec<u8>,
@@ -29,11 +27,10 @@ pub struct Known {
     special: bool,
     /// Its body is in segments.
     sparse: Option<Rc<Pieces>>,
-    /// Its response, once that has been made a few times.
-    pub(crate) repeats: RefCell<Repeats>,
+    beside: T,
 }
 
-impl Known {
+impl<T: Default> Known<T> {
     /// Takes the head of `object` apart.
     pub fn new(object: Arc<Object>) -> Self {
         let mut known = Self {
@@ -42,7 +39,7 @@ impl Known {
             special: false,
             sparse: None,
             object,
-            repeats: RefCell::default(),
+            beside: T::default(),
         };
         known.load();
         known
@@ -57,7 +54,15 @@ impl Known {
         if self.object.flags().has(Flags::SPARSE) {
             self.sparse = Pieces::of(&self.object).map(Rc::new);
         }
-        *self.repeats.get_mut() = Repeats::default();
+        self.beside = T::default();
+    }
+}
+
+impl<T> Known<T> {
+    /// What the table's user keeps beside the object. It begins as the default.
+    #[inline]
+    pub fn beside(&self) -> &T {
+        &self.beside
     }
 
     /// The object.
@@ -78,17 +83,17 @@ impl Known {
 
     /// How its body is in segments, if it is.
     #[inline]
-    pub(crate) fn sparse(&self) -> Option<&Layout> {
+    pub fn sparse(&self) -> Option<&Layout> {
         self.sparse.as_ref().map(|pieces| &pieces.layout)
     }
 
     /// As [`Known::sparse`], to be kept.
-    pub(crate) fn pieces(&self) -> Option<Rc<Pieces>> {
+    pub fn pieces(&self) -> Option<Rc<Pieces>> {
         self.sparse.clone()
     }
 
     /// What is to be done for ESI, if it has markup.
-    pub(crate) fn esi_plan(&self) -> Option<&[u8]> {
+    pub fn esi_plan(&self) -> Option<&[u8]> {
         if self.sparse.is_some() { None } else { self.object.plan() }
     }
 
@@ -107,7 +112,7 @@ impl Known {
     }
 }
 
-impl Deref for Known {
+impl<T> Deref for Known<T> {
     type Target = Object;
 
     fn deref(&self) -> &Object {
@@ -116,7 +121,7 @@ impl Deref for Known {
 }
 
 /// Puts `object` into `place`. Where nobody reads the former object its memory serves again, and nothing is allocated.
-fn know(place: &mut Option<Rc<Known>>, object: &Arc<Object>) -> Rc<Known> {
+fn know<T: Default>(place: &mut Option<Rc<Known<T>>>, object: &Arc<Object>) -> Rc<Known<T>> {
     if let Some(known) = place
         && let Some(free) = Rc::get_mut(known)
     {
@@ -131,14 +136,14 @@ fn know(place: &mut Option<Rc<Known>>, object: &Arc<Object>) -> Rc<Known> {
 
 /// The table, direct-mapped by the key's last bytes.
 #[derive(Debug)]
-pub struct Hot {
-    entries: Box<[Option<Rc<Known>>]>,
+pub struct Hot<T> {
+    entries: Box<[Option<Rc<Known<T>>>]>,
     /// The last object that was looked at and is not in the table.
-    cold: Option<Rc<Known>>,
+    cold: Option<Rc<Known<T>>>,
     deaths_seen: u64,
 }
 
-impl Default for Hot {
+impl<T> Default for Hot<T> {
     fn default() -> Self {
         Self { entries: (0..ENTRIES).map(|_| None).collect(), cold: None, deaths_seen: 0 }
     }
@@ -148,21 +153,21 @@ fn slot(key: &Key) -> usize {
     usize::from(u16::from_le_bytes([key[30], key[31]])) % ENTRIES
 }
 
-impl Hot {
+impl<T: Default> Hot<T> {
     /// The live object known under `key`. Variants are for the caller to check.
     #[inline]
-    pub fn get(&self, key: &Key) -> Option<&Rc<Known>> {
+    pub fn get(&self, key: &Key) -> Option<&Rc<Known<T>>> {
         let known = self.entries[slot(key)].as_ref()?;
         (known.key() == key && !known.is_gone()).then_some(known)
     }
 
     /// Remembers `object`, in the place of whatever had its slot.
-    pub fn put(&mut self, object: &Arc<Object>) -> Rc<Known> {
+    pub fn put(&mut self, object: &Arc<Object>) -> Rc<Known<T>> {
         know(&mut self.entries[slot(object.key())], object)
     }
 
     /// Takes `object` apart without remembering it: one that is asked for once would push out what is hot.
-    pub fn look(&mut self, object: &Arc<Object>) -> Rc<Known> {
+    pub fn look(&mut self, object: &Arc<Object>) -> Rc<Known<T>> {
         know(&mut self.cold, object)
     }
 

@@ -12,8 +12,7 @@
 //! ```
 
 use super::expression::{Expression, Hit, Subject};
-use crate::index::Picked;
-use crate::shared::Shared;
+use crate::index::{Index, Picked};
 use base::{Seconds, Time};
 use copal_base as base;
 use copal_store::Object;
@@ -135,7 +134,7 @@ impl Lurker {
     /// rest.
     pub fn step(
         &mut self,
-        shared: &Shared,
+        index: &Index,
         now: Time,
         pace: &Pace,
         killed: &mut dyn FnMut(&Object, &'static str),
@@ -143,24 +142,24 @@ impl Lurker {
         if pace.sleep <= 0.0 {
             self.pass = None;
         } else if self.pass.is_none() {
-            let plan = shared.bans.plan(now - pace.age, pace.cutoff);
+            let plan = index.bans().plan(now - pace.age, pace.cutoff);
             self.pass = plan.map(|plan| Pass { plan, shard: 0, waiting: Vec::new() });
         }
         let Some(mut pass) = self.pass.take() else {
-            shared.bans.drop_tail();
-            return match shared.bans.outstanding() {
+            index.bans().drop_tail();
+            return match index.bans().outstanding() {
                 0 => QUIET,
-                _ => IDLE + shared.bans.count() as Seconds * IDLE_PER_BAN,
+                _ => IDLE + index.bans().count() as Seconds * IDLE_PER_BAN,
             };
         };
-        let rest = pass.run(shared, pace, killed);
+        let rest = pass.run(index, pace, killed);
         match rest {
             Some(rest) => {
                 self.pass = Some(pass);
                 rest
             }
             None => {
-                shared.bans.end_pass(&pass.plan);
+                index.bans().end_pass(&pass.plan);
                 IDLE
             }
         }
@@ -171,7 +170,7 @@ impl Pass {
     /// A batch; `None` at the end of the pass.
     fn run(
         &mut self,
-        shared: &Shared,
+        index: &Index,
         pace: &Pace,
         killed: &mut dyn FnMut(&Object, &'static str),
     ) -> Option<Seconds> {
@@ -179,7 +178,7 @@ impl Pass {
         let (mut tested, mut seen) = (0, 0);
         loop {
             while let Some(object) = self.waiting.pop() {
-                self.visit(shared, &object, killed);
+                self.visit(index, &object, killed);
                 tested += 1;
                 if tested >= batch {
                     return Some(pace.sleep);
@@ -189,10 +188,10 @@ impl Pass {
                 return Some(pace.sleep.min(IDLE));
             }
             let plan = &self.plan;
-            match shared.index.pick_unless_busy(self.shard, |object| plan.concerns(object)) {
+            match index.pick_unless_busy(self.shard, |object| plan.concerns(object)) {
                 Picked::End => return None,
                 Picked::Busy => {
-                    shared.bans.count_contention();
+                    index.bans().count_contention();
                     return Some(pace.holdoff.max(0.001));
                 }
                 Picked::Objects(objects, count) => {
@@ -204,17 +203,17 @@ impl Pass {
         }
     }
 
-    fn visit(&self, shared: &Shared, object: &Arc<Object>, killed: &mut dyn FnMut(&Object, &'static str)) {
+    fn visit(&self, index: &Index, object: &Arc<Object>, killed: &mut dyn FnMut(&Object, &'static str)) {
         let mut tested = Tested::default();
         let fate = self.plan.judge(object, &mut tested);
         let ended = match fate {
             Fate::Lives(up_to) => {
-                shared.index.while_linked(object, || shared.bans.advance(object, up_to));
+                index.while_linked(object, || index.bans().advance(object, up_to));
                 false
             }
-            Fate::Banned | Fate::CutOff => shared.index.unlink(object),
+            Fate::Banned | Fate::CutOff => index.unlink(object),
         };
-        shared.bans.count_lurker(tested, fate, ended);
+        index.bans().count_lurker(tested, fate, ended);
         if ended {
             killed(
                 object,

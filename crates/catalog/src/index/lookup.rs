@@ -307,6 +307,7 @@ fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8])
 }
 
 /// How long an object is fresh or usable for this request, relative to its origin time.
+#[inline]
 pub fn ttl_for(object: &Object, ttl_max: Option<Seconds>) -> Seconds {
     ttl_max.map_or(object.ttl(), |max| object.ttl().min(max))
 }

@@ -222,7 +222,7 @@ impl Bans {
 
     /// Whether a ban hits `object`, which a request has met: tests the bans that it was not tested against, the newest
     /// first, and notes that it survived them. The object is in the index, and its shard is locked.
-    pub(crate) fn hits(&self, object: &Object, request: Request<'_>) -> bool {
+    pub fn hits(&self, object: &Object, request: Request<'_>) -> bool {
         let mut conditions = 0;
         let list = self.list.read();
         let subject = Subject::new(object, Some(request));
@@ -236,7 +236,7 @@ impl Bans {
     }
 
     /// The ban that hits `object` as `request` meets it: the newest of those it was not tested against. Leaves no trace.
-    pub(crate) fn find(&self, object: &Object, request: Request<'_>) -> Option<Listed> {
+    pub fn find(&self, object: &Object, request: Request<'_>) -> Option<Listed> {
         self.list.read().find(object.ban(), &Subject::new(object, Some(request)))
     }
 

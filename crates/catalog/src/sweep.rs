@@ -4,7 +4,7 @@
 //! thousand objects; with fifty steps a second a round takes a quarter of a second for ten thousand objects, twenty seconds
 //! for a million. A round that is done soon is followed by a rest, since each waking costs the machine something.
 
-use crate::shared::Shared;
+use crate::index::Index;
 use base::Time;
 use copal_base as base;
 use copal_store as store;
@@ -25,17 +25,17 @@ pub struct Sweeper {
 
 impl Sweeper {
     /// Visits the next objects; `expired` hears of each that was past its life. Returns whether that was the end of a round.
-    pub fn step(&mut self, shared: &Shared, now: Time, expired: &mut dyn FnMut(&Object)) -> bool {
+    pub fn step(&mut self, index: &Index, now: Time, expired: &mut dyn FnMut(&Object)) -> bool {
         let mut visited = 0;
         while visited < STEP * EMPTY {
-            let Some((objects, count)) = shared.index.pick(self.shard, |object| is_dead(object, now)) else {
+            let Some((objects, count)) = index.pick(self.shard, |object| is_dead(object, now)) else {
                 self.shard = 0;
                 return true;
             };
             self.shard += 1;
             visited += count * EMPTY + 1;
             for object in objects {
-                visit(shared, &object, now, expired);
+                visit(index, &object, now, expired);
             }
         }
         false
@@ -46,14 +46,15 @@ fn is_dead(object: &Object, now: Time) -> bool {
     object.is_gone() || object.state() == State::Failed || object.end_of_life() < now
 }
 
-fn visit(shared: &Shared, object: &Arc<Object>, now: Time, expired: &mut dyn FnMut(&Object)) {
+fn visit(index: &Index, object: &Arc<Object>, now: Time, expired: &mut dyn FnMut(&Object)) {
     // Its times may have been set anew since it was picked.
-    if is_dead(object, now) && shared.index.unlink(object) {
+    if is_dead(object, now) && index.unlink(object) {
         expired(object);
     }
 }
 
-/// The text of the `ExpKill` record of an object that ended as `what` says.
+/// The text of an `ExpKill` record: what happened, the object's transaction, when it is stale, its hits.
 pub fn record(what: &str, object: &Object) -> String {
-    crate::request::purge::expiry_text(what, object)
+    let stale_at = object.origin_time() + object.ttl();
+    format!("{what} x={} t={stale_at:.0} h={}", object.vxid(), object.hits())
 }

@@ -16,7 +16,7 @@ use wire::{Fields, ResponseHead};
 const NUMBERS: usize = 4;
 
 /// Writes the head of `response` as the store keeps it. A reason beyond 64 KiB is cut.
-pub(crate) fn join(response: &ResponseHead, out: &mut Vec<u8>) {
+pub fn join(response: &ResponseHead, out: &mut Vec<u8>) {
     let reason = &response.reason[..response.reason.len().min(usize::from(u16::MAX))];
     out.clear();
     out.extend_from_slice(&(reason.len() as u16).to_ne_bytes());
@@ -46,7 +46,7 @@ fn split(head: &[u8]) -> (&[u8], &[u8], &[u8]) {
 }
 
 /// Reads a stored head into `fields` and gives its reason phrase.
-pub(crate) fn load<'head>(head: &'head [u8], fields: &mut Fields) -> &'head [u8] {
+pub fn load<'head>(head: &'head [u8], fields: &mut Fields) -> &'head [u8] {
     let (reason, index, block) = split(head);
     if !fields.load_indexed(index, block) {
         fields.load_block(block);

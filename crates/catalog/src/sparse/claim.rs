@@ -1,4 +1,4 @@
-//! Who brings a segment: it is there, somebody is at it, or it is for the one who asks.
+//! Looks a segment up: stored, being fetched, or for the caller to fetch.
 
 use super::layout::segment_key;
 use crate::index::busy::Busy;
@@ -12,11 +12,11 @@ use std::task::Waker;
 use store::{Flags, Object};
 
 /// A segment's life is its master's; this only has to be longer. About 30 years.
-pub(crate) const TTL: Seconds = 1e9;
+pub const TTL: Seconds = 1e9;
 
 /// What there is of a segment.
 #[derive(Debug)]
-pub(crate) enum Claim {
+pub enum Claim {
     /// It is there, perhaps still growing.
     Present(Arc<Object>),
     /// Somebody else fetches it.
@@ -27,7 +27,7 @@ pub(crate) enum Claim {
 
 /// Asks for segment `number` under `base`. With `waiter`, who finds it busy is woken when that ends. `impatient` does not
 /// wait for others.
-pub(crate) fn claim(
+pub fn claim(
     index: &Arc<Index>,
     base: &Key,
     number: u64,
@@ -44,7 +44,7 @@ pub(crate) fn claim(
 }
 
 /// Whether segment `number` is there.
-pub(crate) fn is_there(index: &Index, base: &Key, number: u64) -> bool {
+pub fn is_there(index: &Index, base: &Key, number: u64) -> bool {
     let objects = index.objects(&segment_key(base, number));
     objects.iter().any(|object| {
         object.flags().has(Flags::SPARSE) && object.state() != store::State::Failed && !object.is_gone()

@@ -36,7 +36,7 @@ pub struct MarkedPlace {
 }
 
 /// The head of a marker.
-pub(crate) fn head(reason: Reason, vcl: &str, place: Option<&Place<'_>>) -> Vec<u8> {
+pub fn head(reason: Reason, vcl: &str, place: Option<&Place<'_>>) -> Vec<u8> {
     let (subroutine, file) = place.map_or(("", ""), |place| (place.subroutine, place.file));
     let line = place.map_or_else(String::new, |place| place.line.to_string());
     let words = [word(reason.name()), word(vcl), word(subroutine), word(file), Cow::Owned(line)];

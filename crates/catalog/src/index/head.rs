@@ -13,7 +13,7 @@ pub(crate) const VARIANTS_MAX: usize = 4096;
 
 /// Variants, running fetches and waiting requests of one key.
 #[derive(Debug, Default)]
-pub struct Head {
+pub(crate) struct Head {
     /// Stored and filling objects, and markers; no two match the same request but for a moment.
     pub(crate) variants: Vec<Arc<Object>>,
     /// Fetches that will bring an object.

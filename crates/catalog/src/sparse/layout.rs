@@ -19,7 +19,7 @@ const FIXED: usize = 34;
 ///
 /// Source: RFC 9110, section 8.8.1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Validator {
+pub enum Validator {
     /// A strong entity tag.
     Tag(Box<[u8]>),
     /// A Last-Modified that is old enough to be strong.
@@ -28,18 +28,22 @@ pub(crate) enum Validator {
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) total: u64,
-    pub(crate) segment: u64,
-    pub(crate) generation: [u8; 16],
+pub struct Layout {
+    /// Bytes of the whole; never 0.
+    pub total: u64,
+    /// Bytes of a segment; never 0. The last one may be shorter.
+    pub segment: u64,
+    /// New for each version that is stored, kept by what a 304 confirms.
+    pub generation: [u8; 16],
     /// Segments go to the store of their master.
-    pub(crate) stays: bool,
-    pub(crate) validator: Validator,
+    pub stays: bool,
+    /// What tells this version from others.
+    pub validator: Validator,
 }
 
 impl Layout {
     /// The plan's bytes.
-    pub(crate) fn to_bytes(&self) -> Box<[u8]> {
+    pub fn to_bytes(&self) -> Box<[u8]> {
         let (kind, validator) = match &self.validator {
             Validator::Tag(tag) => (1, tag),
             Validator::Modified(date) => (2, date),
@@ -55,7 +59,7 @@ impl Layout {
     }
 
     /// Reads a plan; `None` if it is none of a master.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let (fixed, validator) = bytes.split_at_checked(FIXED)?;
         let number = |at: usize| fixed[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
         let (total, segment) = (number(0)?, number(8)?);
@@ -75,37 +79,39 @@ impl Layout {
     }
 
     /// How many segments there are.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.total.div_ceil(self.segment)
     }
 
     /// The segment that byte `offset` lies in.
-    pub(crate) fn number(&self, offset: u64) -> u64 {
+    pub fn number(&self, offset: u64) -> u64 {
         offset / self.segment
     }
 
     /// Where segment `number` begins and ends (the first byte behind it); empty beyond the last.
-    pub(crate) fn bounds(&self, number: u64) -> (u64, u64) {
+    pub fn bounds(&self, number: u64) -> (u64, u64) {
         let start = number.saturating_mul(self.segment).min(self.total);
         (start, start.saturating_add(self.segment).min(self.total))
     }
 
     /// What the keys of this generation's segments are made from; `master` is the master's key.
-    pub(crate) fn base(&self, master: &Key) -> Key {
+    pub fn base(&self, master: &Key) -> Key {
         Sha256::new().chain_update(master).chain_update(self.generation).finalize().into()
     }
 }
 
 /// A layout, and the base of the keys: what is taken from a master once.
 #[derive(Debug)]
-pub(crate) struct Pieces {
-    pub(crate) layout: Layout,
-    pub(crate) base: Key,
+pub struct Pieces {
+    /// What the master says of its segments.
+    pub layout: Layout,
+    /// What the keys of its segments are made from.
+    pub base: Key,
 }
 
 impl Pieces {
     /// Those of `master`, if it is one.
-    pub(crate) fn of(master: &Object) -> Option<Self> {
+    pub fn of(master: &Object) -> Option<Self> {
         let layout = Layout::of_bytes(master.plan()?)?;
         Some(Self { base: layout.base(master.key()), layout })
     }
@@ -113,7 +119,7 @@ impl Pieces {
 
 /// The key of segment `number`. Bytes 0..16 take up the number: the index shards by the first two and finds by the eight
 /// from the ninth on, so that neighbours lie apart. Bytes 16..32 name the family.
-pub(crate) fn segment_key(base: &Key, number: u64) -> Key {
+pub fn segment_key(base: &Key, number: u64) -> Key {
     let mut key = *base;
     let bytes = number.to_le_bytes();
     for (at, byte) in bytes.into_iter().enumerate() {
@@ -124,7 +130,7 @@ pub(crate) fn segment_key(base: &Key, number: u64) -> Key {
 }
 
 /// The number in a segment's key.
-pub(crate) fn segment_number(base: &Key, key: &Key) -> u64 {
+pub fn segment_number(base: &Key, key: &Key) -> u64 {
     let mut bytes = [0; 8];
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = base[at] ^ key[at];

@@ -1,7 +1,7 @@
 //! The index: from a request's digest to the objects under it.
 //!
 //! Shards by the digest's first bytes, each behind its own lock. A key with a single stored object, the common case,
-//! costs one pointer in a table; a key with several variants, a running fetch or waiting requests has a [`Head`].
+//! costs one pointer in a table; a key with several variants, a running fetch or waiting requests has a `Head`.
 //!
 //! ```text
 //! lookup > hit | stale (grace) | hit-for-pass | hit-for-miss | miss (busy is ours) | wait (somebody's is running)
@@ -12,7 +12,7 @@
 //! given up when it goes out, whatever brings or ends it.
 
 pub mod busy;
-pub mod head;
+mod head;
 pub mod hot;
 pub mod insist;
 pub mod lookup;
@@ -164,6 +164,11 @@ impl Index {
         found
     }
 
+    /// The bans that objects here are tested against.
+    pub fn bans(&self) -> &Bans {
+        &self.bans
+    }
+
     fn tags_leave(&self, object: &Arc<Object>) {
         if object.flags().has(Flags::TAGGED) {
             self.tags.leave(object);
@@ -195,6 +200,7 @@ impl Index {
     }
 
     /// How often an object was unlinked: unchanged means that no hot entry has died.
+    #[inline]
     pub fn deaths(&self) -> u64 {
         self.deaths.load(Ordering::Relaxed)
     }
@@ -237,7 +243,7 @@ impl Index {
     }
 
     /// The `most` newest objects under `key`, the newest first.
-    pub(crate) fn newest(&self, key: &Key, most: usize) -> Vec<Arc<Object>> {
+    pub fn newest(&self, key: &Key, most: usize) -> Vec<Arc<Object>> {
         self.shard(key).variants(key).iter().rev().take(most).cloned().collect()
     }
 

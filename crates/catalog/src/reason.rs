@@ -139,7 +139,7 @@ impl Reason {
     }
 
     /// Whether it says that what is stored would do for other requests.
-    pub(crate) fn is_own_wish(self) -> bool {
+    pub fn is_own_wish(self) -> bool {
         matches!(self, Self::RequestNoCache | Self::RequestMaxAge | Self::MinFresh | Self::Precondition)
     }
 
@@ -149,7 +149,7 @@ impl Reason {
     }
 
     /// Why the built-in `vcl_recv` passes the request.
-    pub(crate) fn of_builtin_pass(request: &RequestHead) -> Self {
+    pub fn of_builtin_pass(request: &RequestHead) -> Self {
         match request.method.as_slice() {
             b"GET" | b"HEAD" if request.fields.has_known(Known::Authorization) => Self::Authorization,
             b"GET" | b"HEAD" => Self::Cookie,

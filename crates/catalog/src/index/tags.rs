@@ -157,7 +157,7 @@ impl Tags {
 
     /// Whether an object with this head is to be found by keys. Without a VCL that asks for any: one load.
     #[inline]
-    pub(crate) fn are_in(&self, head: &Fields) -> bool {
+    pub fn are_in(&self, head: &Fields) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.fields.iter().any(|name| head.has(name))
     }
 
