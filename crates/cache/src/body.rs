@@ -1,20 +1,21 @@
 //! What a response's body is made of, as the connection's writer sees it: wait until there is something, look at it,
 //! write some, say how much.
 
+use crate::assemble::Assembly;
 use crate::cut::Cut;
+use crate::delivery::Filtered;
 use crate::fetch::filters::Filters;
 use crate::fetch::trail::Trail;
-use crate::filter::delivery::Filtered;
-use crate::filter::esi::assemble::Assembly;
-use crate::filter::{Chain, Pace, STEP};
-use crate::index::hot::Known;
+use crate::known::Known;
 use crate::parts::Parts;
 use crate::sparse::Reader;
 use crate::trouble::Trouble;
 use bytes::Bytes;
+use copal_filter as filter;
 use copal_observe::{Records, Tag};
 use copal_origin as origin;
 use copal_store as store;
+use filter::{Chain, Pace, STEP};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;

@@ -15,14 +15,11 @@
 //! A connection keeps one `Exchange` and uses its buffers again for each request. `run` drives the steps, one file each
 //! in `request/`; the front writes what `response` and `body` say, and then calls `finish`.
 
+use crate::assemble::Shared;
 use crate::body::Body;
-use crate::filter::esi::assemble::Shared;
 use crate::include::{Include, NoBody, Place};
-use crate::index::Key;
-use crate::index::hot::Known;
-use crate::index::insist::Insistent;
+use crate::known::Known;
 use crate::local::{Current, Local};
-use crate::reason::Reason;
 use crate::request;
 use crate::request::demand::Demand;
 use crate::request::handled::Handled;
@@ -33,7 +30,11 @@ use crate::top::Top;
 use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
+use catalog::index::Key;
+use catalog::index::insist::Insistent;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;

@@ -7,7 +7,7 @@
 //! Source: RFC 9110, section 14.6.
 
 use crate::body::Aborted;
-use crate::index::hot::Known;
+use crate::known::Known;
 use crate::sparse::Reader;
 use copal_observe as observe;
 use copal_store as store;

@@ -1,7 +1,5 @@
 //! What all threads have in common.
 
-use crate::ban::Bans;
-use crate::index::Index;
 use crate::local::Reseed;
 use crate::outages::Outages;
 use crate::settings::Settings;
@@ -9,7 +7,10 @@ use crate::sparse::Ranges;
 use base::clock::Clock;
 use base::vxid::VxidSource;
 use base::{Live, Time};
+use catalog::ban::Bans;
+use catalog::index::Index;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_origin as origin;
 use copal_store as store;
 use copal_vcl as vcl;

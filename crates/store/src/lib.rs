@@ -6,6 +6,7 @@
 mod block;
 mod body;
 pub mod cursor;
+pub mod device;
 pub mod engine;
 pub mod fill;
 mod first;
@@ -14,6 +15,7 @@ mod lru;
 pub mod memory;
 pub mod object;
 mod pool;
+pub mod volume;
 
 pub use cursor::Cursor;
 pub use engine::{Creation, Engine, Evictions, Full, Statistics};

@@ -15,6 +15,7 @@ use cache::{Shared, Stores, Vcl};
 use copal_admin as admin;
 use copal_base as base;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
@@ -69,9 +70,9 @@ impl Running {
     ) -> Result<Self, String> {
         let shm = observe::Worker::create(&fixed.directory, &wire_up::log(parameters), clock.now())
             .map_err(|error| format!("shared memory in {}: {error}", fixed.directory.display()))?;
-        let bans = Arc::new(cache::ban::Bans::started_at(clock.now()));
-        let tags = cache::index::tags::Tags::new(&parameters.xkey_fields);
-        let index = Arc::new(cache::index::Index::new(Arc::clone(&bans), tags));
+        let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
+        let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
+        let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
         let memories: Vec<Arc<store::Memory>> = fixed
             .storage
             .iter()
@@ -467,7 +468,7 @@ impl Running {
     /// All bans, newest first.
     pub(super) fn bans(&self) -> Vec<Ban> {
         let bans = self.parts.shared.bans.list();
-        let row = |ban: cache::ban::Listed| Ban {
+        let row = |ban: catalog::ban::Listed| Ban {
             time: ban.time,
             objects: ban.objects,
             completed: ban.completed,

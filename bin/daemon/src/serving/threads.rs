@@ -2,9 +2,10 @@
 
 use crate::log;
 use base::{Live, LiveReader};
-use cache::sweep::Sweeper;
+use catalog::sweep::Sweeper;
 use copal_base as base;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
@@ -166,7 +167,7 @@ const LURKER_REST: f64 = 0.2;
 
 /// Tests objects against bans in the background, for ever.
 async fn lurk(parts: &Parts) {
-    let mut lurker = cache::ban::Lurker::default();
+    let mut lurker = catalog::ban::Lurker::default();
     let mut killed = |object: &store::Object, how: &'static str| {
         let text = format!("{} {how}", object.vxid());
         parts.log.record(Tag::ExpBan, 0, Kind::Raw, text.as_bytes());
@@ -176,7 +177,7 @@ async fn lurk(parts: &Parts) {
         let now = parts.shared.now();
         if now >= rest_until {
             let pace = parts.shared.settings.get().ban_lurker;
-            rest_until = now + lurker.step(&parts.shared, now, &pace, &mut killed);
+            rest_until = now + lurker.step(&parts.shared.index, now, &pace, &mut killed);
         }
         let rest = (rest_until - parts.shared.now()).clamp(0.0, LURKER_REST);
         tokio::time::sleep(Duration::from_secs_f64(rest)).await;
@@ -204,14 +205,14 @@ async fn sweep(parts: &Parts, count: &mut impl FnMut()) {
     let mut expired = |object: &store::Object| {
         control.n_expired.add_shared(1);
         if parts.log.mask().has(Tag::ExpKill) {
-            let text = cache::sweep::record("EXP_Expired", object);
+            let text = catalog::sweep::record("EXP_Expired", object);
             parts.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
         }
     };
     let mut sweeper = Sweeper::default();
     let mut next_count = Instant::now();
     loop {
-        let around = sweeper.step(&parts.shared, parts.shared.now(), &mut expired);
+        let around = sweeper.step(&parts.shared.index, parts.shared.now(), &mut expired);
         if Instant::now() >= next_count {
             count();
             next_count = Instant::now() + COUNT;
@@ -286,7 +287,7 @@ fn count_index(parts: &Parts) {
 }
 
 /// Once no VCL ever had the module, there is nothing to look at.
-fn count_keys(section: &observe::Xkey, tags: &cache::index::tags::Tags) {
+fn count_keys(section: &observe::Xkey, tags: &catalog::index::tags::Tags) {
     if !tags.are_wanted() {
         return;
     }
@@ -308,7 +309,7 @@ fn count_failures(control: &Counters, failures: &Statistics) {
     control.sess_fail_other.set(other);
 }
 
-fn count_bans(control: &Counters, bans: &cache::ban::Bans) {
+fn count_bans(control: &Counters, bans: &catalog::ban::Bans) {
     let bans = bans.counts();
     control.bans.set(bans.bans);
     control.bans_completed.set(bans.completed);

@@ -2,14 +2,15 @@
 
 use super::demand::Demand;
 use super::{Freshness, Step};
-use crate::ban::Listed;
 use crate::exchange::Exchange;
-use crate::index::insist::Insistent;
-use crate::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
-use crate::reason::{Kind, Reason};
 use crate::sparse::lone::Lone;
 use base::Time;
+use catalog::ban::Listed;
+use catalog::index::insist::Insistent;
+use catalog::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
+use catalog::reason::{Kind, Reason};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -82,7 +83,7 @@ fn fits(exchange: &Exchange, object: &Object) -> bool {
 fn fits_by_meaning(object: &Object, request: &Fields) -> bool {
     let mut fields = Fields::new();
     if request.has_known(Known::AcceptLanguage) {
-        crate::head::load(object.head(), &mut fields);
+        catalog::head::load(object.head(), &mut fields);
     }
     let mut languages = fields.all_known(Known::ContentLanguage);
     let language = languages.next().filter(|_| languages.next().is_none());
@@ -92,7 +93,7 @@ fn fits_by_meaning(object: &Object, request: &Fields) -> bool {
 /// Whether an object that is kept as a part by itself has what the request wants; `None` of others.
 fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
     let mut fields = Fields::new();
-    crate::head::load(object.head(), &mut fields);
+    catalog::head::load(object.head(), &mut fields);
     if !fields.has_known(Known::ContentRange) {
         return None;
     }
@@ -269,8 +270,8 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
 
 /// A place on the waiting list, given up on drop.
 struct Waiting {
-    index: Arc<crate::index::Index>,
-    key: crate::index::Key,
+    index: Arc<catalog::index::Index>,
+    key: catalog::index::Key,
     id: u64,
 }
 

@@ -21,8 +21,9 @@ pub(crate) mod synth;
 pub(crate) mod upload;
 
 use crate::exchange::{Exchange, Outcome, RequestBody};
-use crate::index::busy::Busy;
-use crate::index::hot::Known;
+use crate::known::Known;
+use catalog::index::busy::Busy;
+use copal_catalog as catalog;
 use copal_store as store;
 use copal_vcl as vcl;
 use std::rc::Rc;

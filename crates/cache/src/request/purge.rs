@@ -2,10 +2,11 @@
 
 use super::{Step, fail};
 use crate::exchange::Exchange;
-use crate::index::Key;
-use crate::index::purge::Remainder;
 use crate::local::Local;
-use crate::reason::Reason;
+use catalog::index::Key;
+use catalog::index::purge::Remainder;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store::Object;
 use copal_vcl as vcl;
@@ -80,13 +81,7 @@ fn count(local: &Local, objects: usize) -> usize {
 
 fn log(local: &Local, what: &str, object: &Object) {
     if local.log.mask().has(Tag::ExpKill) {
-        let text = expiry_text(what, object);
+        let text = catalog::sweep::record(what, object);
         local.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
     }
-}
-
-/// The text of an `ExpKill` record: what happened, the object's transaction, when it is stale, its hits.
-pub(crate) fn expiry_text(what: &str, object: &Object) -> String {
-    let stale_at = object.origin_time() + object.ttl();
-    format!("{what} x={} t={stale_at:.0} h={}", object.vxid(), object.hits())
 }

@@ -8,19 +8,20 @@
 //! gone.
 
 use super::answer::Part;
-use super::claim::{Claim, TTL, claim, is_there};
 use super::lane::{End, Lane};
-use super::layout::{Layout, Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, ahead};
 use crate::fetch::patience::Patience;
 use crate::fetch::trail::Trail;
 use crate::fetch::{Answer, Brought, Fetch, Refusal};
-use crate::index::busy::Busy;
 use crate::local::Local;
 use base::Seconds;
 use base::vxid::Vxid;
+use catalog::index::busy::Busy;
+use catalog::sparse::claim::{Claim, TTL, claim, is_there};
+use catalog::sparse::layout::{Layout, Pieces, segment_key};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;

@@ -15,17 +15,18 @@
 //! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
 //! them.
 
-use super::claim::{Claim, claim, is_there};
 use super::job;
 use super::lane::{End, Link, Offer};
-use super::layout::{Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, lanes_max, sight};
 use crate::body::Aborted;
 use crate::fetch::Refusal;
-use crate::index::hot::Known;
+use crate::known::Known;
 use base::vxid::Vxid;
+use catalog::sparse::claim::{Claim, claim, is_there};
+use catalog::sparse::layout::{Pieces, segment_key};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store as store;
 use observe::{Records, Tag};
@@ -532,7 +533,7 @@ impl Reader {
     }
 
     /// Starts a job for the segment at `place` and those wanted behind it.
-    fn start(&mut self, place: Place, busy: crate::index::busy::Busy) {
+    fn start(&mut self, place: Place, busy: catalog::index::busy::Busy) {
         let stop = self.run_end(place);
         let object = self.known.object();
         let (lane, vxid) = job::start(&self.site, object, &self.pieces, (place.number, stop), busy);

@@ -8,6 +8,7 @@ use super::threads::Parts;
 use crate::server::Question;
 use cache::explain::{Explanation, NoVcl};
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_net as net;
 use copal_origin as origin;
 use net::Endpoint;
@@ -67,8 +68,8 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// What an object is to the request, in a word.
-fn word(judged: cache::index::lookup::Judged) -> &'static str {
-    use cache::index::lookup::Judged::{
+fn word(judged: catalog::index::lookup::Judged) -> &'static str {
+    use catalog::index::lookup::Judged::{
         Banned, Dead, Fresh, HitForMiss, HitForPass, Lapsed, OtherPart, OtherVariant, Refused, Stale,
     };
     match judged {
