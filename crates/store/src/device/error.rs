@@ -258,7 +258,7 @@ impl fmt::Display for Name<'_> {
 fn human(bytes: u64) -> String {
     for (shift, unit) in [(50, 'P'), (40, 'T'), (30, 'G'), (20, 'M'), (10, 'k')] {
         if bytes >> shift > 0 {
-            let tenths = u128::from(bytes) * 10 >> shift;
+            let tenths = (u128::from(bytes) * 10) >> shift;
             return match tenths % 10 {
                 0 => format!("{}{unit}", tenths / 10),
                 rest => format!("{}.{rest}{unit}", tenths / 10),
