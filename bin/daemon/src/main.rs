@@ -22,7 +22,7 @@ mod parameters;
 mod remote;
 mod server;
 mod serving;
-mod storage_spec;
+mod storage;
 mod wire_up;
 mod workdir;
 mod worker;

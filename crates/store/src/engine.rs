@@ -3,6 +3,8 @@
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::object::{Attributes, Object};
+use crate::report::Report;
+use crate::volume::Health;
 use std::fmt;
 use std::sync::Arc;
 
@@ -102,4 +104,20 @@ pub trait Engine: Send + Sync {
 
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
+
+    /// How many objects one request for room may evict (Varnish's parameter `nuke_limit`, default 50).
+    fn set_evict_max(&self, count: u64);
+
+    /// What it says of itself to people.
+    fn report(&self) -> Report {
+        let statistics = self.statistics();
+        Report {
+            size: self.size(),
+            used: statistics.linked,
+            objects: statistics.objects,
+            entries: None,
+            health: Health::Good,
+            devices: Vec::new(),
+        }
+    }
 }

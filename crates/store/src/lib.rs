@@ -15,6 +15,7 @@ mod lru;
 pub mod memory;
 pub mod object;
 mod pool;
+pub mod report;
 pub mod volume;
 
 pub use cursor::Cursor;
@@ -24,3 +25,4 @@ pub use hold::Hold;
 pub use memory::Memory;
 pub use object::{Attributes, Flags, Object, State};
 pub use pool::{Pooled, pooled};
+pub use report::{DeviceReport, Report};

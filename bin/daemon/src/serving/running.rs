@@ -5,8 +5,8 @@ use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
 use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
-use crate::server::{AdminHealth, Backend, Ban, Label, Load};
-use crate::{log, storage_spec, wire_up};
+use crate::server::{AdminHealth, Backend, Ban, Holding, Label, Load, StorageState};
+use crate::{log, storage, wire_up};
 use admin::Status;
 use base::Live;
 use base::clock::Clock;
@@ -29,7 +29,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use store::Engine;
+use store::device::FileDevice;
+use store::{DeviceReport, Engine};
 use vcl::instance::Instance;
 
 /// References to a VCL that are ours and no request's: in [`Running::vcls`], and with upkeep if it is the active one.
@@ -50,7 +51,8 @@ struct Service {
 pub(super) struct Running {
     fixed: Arc<Fixed>,
     parts: Parts,
-    memories: Vec<Arc<store::Memory>>,
+    /// The stores, `Transient` last.
+    engines: Vec<Arc<dyn Engine>>,
     services: HashMap<String, Service>,
     /// Discarded, still in use by requests.
     lingering: Vec<Arc<Vcl>>,
@@ -65,6 +67,7 @@ impl Running {
     /// What could not be made.
     pub(super) fn new(
         fixed: &Arc<Fixed>,
+        devices: Vec<FileDevice>,
         clock: &Arc<dyn Clock>,
         parameters: &Parameters,
     ) -> Result<Self, String> {
@@ -73,18 +76,15 @@ impl Running {
         let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
         let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
         let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
-        let memories: Vec<Arc<store::Memory>> = fixed
-            .storage
-            .iter()
-            .map(|spec| Arc::new(store::Memory::new(&spec.name, spec.size, Arc::clone(&index) as _)))
-            .collect();
-        let (transient, named) = memories.split_last().expect("there is always a Transient store");
-        debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);
-        let named = named.iter().map(|memory| Arc::clone(memory) as Arc<dyn Engine>).collect();
+        let parts =
+            storage::build::Parts { devices, evictions: Arc::clone(&index) as _, recover: fixed.recover };
+        let engines = storage::build::build(&fixed.stores, parts).map_err(|error| error.to_string())?;
+        let (transient, named) = engines.split_last().expect("there is always a Transient store");
+        debug_assert_eq!(transient.name(), storage::TRANSIENT);
         let shared = Arc::new(Shared {
             clock: Arc::clone(clock),
             index,
-            stores: Stores::new(named, Arc::clone(transient) as _),
+            stores: Stores::new(named.to_vec(), Arc::clone(transient)),
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
             labels: Arc::default(),
@@ -112,7 +112,7 @@ impl Running {
         let running = Self {
             fixed: Arc::clone(fixed),
             parts,
-            memories,
+            engines,
             services: HashMap::new(),
             lingering: Vec::new(),
             threads: None,
@@ -381,8 +381,8 @@ impl Running {
         let before = self.parts.origin.get();
         let (resting, piece_max) = (Arc::clone(&before.resting), before.piece_max);
         self.parts.origin.set(origin::Settings { resting, piece_max, ..wire_up::origin(parameters) });
-        for memory in &self.memories {
-            memory.set_evict_max(parameters.nuke_limit);
+        for engine in &self.engines {
+            engine.set_evict_max(parameters.nuke_limit);
         }
         let log = &self.parts.log;
         let settings = wire_up::log(parameters);
@@ -400,6 +400,31 @@ impl Running {
             .into_iter()
             .flat_map(|service| backends::list(&service.vcl, self.parts.shared.now()))
             .collect()
+    }
+
+    /// What each store holds.
+    pub(super) fn storage_states(&self) -> Vec<StorageState> {
+        let device = |device: DeviceReport| Holding {
+            size: Some(device.size),
+            used: device.used,
+            objects: None,
+            entries: Some(device.entries),
+            health: device.health.word().to_owned(),
+        };
+        let state = |engine: &Arc<dyn Engine>| {
+            let report = engine.report();
+            StorageState {
+                whole: Holding {
+                    size: report.size,
+                    used: report.used,
+                    objects: Some(report.objects),
+                    entries: report.entries,
+                    health: report.health.word().to_owned(),
+                },
+                devices: report.devices.into_iter().map(device).collect(),
+            }
+        };
+        self.engines.iter().map(state).collect()
     }
 
     /// Notes what the operator says of a backend.
