@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// File systems that are memory: what `statfs(2)` calls them, and their names.
 const MEMORY: [(u32, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
-/// How often it is looked whether a lock has been let go.
+/// How often it is looked whether a lock has been let go of.
 const LOOK: Duration = Duration::from_millis(50);
 /// The most that is read of the kernel's list of locks.
 const LOCKS_MAX: u64 = 4 << 20;
@@ -212,20 +212,22 @@ fn reserve(file: &File, path: &Path, size: u64) -> Result<(), OpenError> {
     if has < size { file.set_len(size).map_err(fail) } else { Ok(()) }
 }
 
-/// Takes a file for this process alone, waiting as long as `patience` for another to let go of it.
+/// Takes a file for this process alone. One that has it and runs is refused at once; one that was killed, or who has copies of
+/// its descriptors, is waited for as long as `patience`.
 fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), OpenError> {
     let mut waited = Duration::ZERO;
     loop {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) if waited < patience => {
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let owner = file.metadata().ok().and_then(|about| owner_of_lock(&about));
+                let process = owner.filter(|process| is_running(*process));
+                if process.is_some() || waited >= patience {
+                    return Err(OpenError::InUse { path: path.to_owned(), process });
+                }
                 std::thread::sleep(LOOK);
                 waited += LOOK;
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let process = file.metadata().ok().and_then(|about| owner_of_lock(&about));
-                return Err(OpenError::InUse { path: path.to_owned(), process });
             }
             Err(error) => return Err(OpenError::of(error.into(), "locking", path, 0)),
         }
@@ -248,6 +250,14 @@ fn find_owner(list: &str, file: &str) -> Option<u32> {
         // Of other containers the number is 0.
         (place == file).then(|| process.parse().ok()).flatten().filter(|process| *process > 0)
     })
+}
+
+/// Whether the process is there and not on its way out.
+fn is_running(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The second word is its name, in parentheses, and may have any in it; the third is its state.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -408,6 +418,13 @@ mod tests {
         }
         drop(first);
         assert!(open(&path, &options(SIZE), &mut Taken::default()).is_ok());
+    }
+
+    #[test]
+    fn this_process_runs() {
+        assert!(is_running(std::process::id()));
+        // Numbers are below this.
+        assert!(!is_running(1 << 22 | 1));
     }
 
     #[test]
