@@ -39,6 +39,11 @@ pub enum OpenError {
         /// What was to be opened.
         path: PathBuf,
     },
+    /// A block device that is set to be read only.
+    ReadOnlyDevice {
+        /// What was to be opened.
+        path: PathBuf,
+    },
     /// Its file system is memory.
     InMemory {
         /// What was to be opened.
@@ -171,6 +176,14 @@ impl fmt::Display for OpenError {
                 write!(
                     f,
                     "{name} is on a file system that can only be read: mount it with rw, or name another"
+                )
+            }
+            Self::ReadOnlyDevice { path } => {
+                let device = path.display();
+                write!(
+                    f,
+                    "{} can only be read: let it be written (blockdev --setrw {device}), or name another",
+                    Name(path)
                 )
             }
             Self::InMemory { path, kind } => write!(

@@ -147,6 +147,10 @@ fn take_block_device(path: &Path, options: &OpenOptions) -> Result<(File, u64), 
     let alone = i32::try_from(OFlags::EXCL.bits()).expect("the flags of open(2) are an int");
     let opened = std::fs::OpenOptions::new().read(true).write(true).custom_flags(alone).open(path);
     let mut file = opened.map_err(|error| fail(error, "opening"))?;
+    let about = file.metadata().map_err(|error| fail(error, "looking at"))?;
+    if is_read_only(about.rdev()) {
+        return Err(OpenError::ReadOnlyDevice { path: path.to_owned() });
+    }
     lock(&file, path, options.patience)?;
     let found = file.seek(SeekFrom::End(0)).map_err(|error| fail(error, "measuring"))?;
     let size = match options.size {
@@ -159,6 +163,13 @@ fn take_block_device(path: &Path, options: &OpenOptions) -> Result<(File, u64), 
     };
     check_size(path, size, options)?;
     Ok((file, size))
+}
+
+/// Whether the kernel says that the block device cannot be written. To open it for that may succeed all the same.
+fn is_read_only(device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let said = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    said.is_ok_and(|said| said.trim() == "1")
 }
 
 fn check_size(path: &Path, size: u64, options: &OpenOptions) -> Result<(), OpenError> {
