@@ -167,8 +167,8 @@ impl Object {
         self.size_locked()
     }
 
-    /// Ends its life as far as new requests are concerned: it counts no longer as stored, and leaves the eviction order.
-    /// True for the first who does. The caller takes it out of the index.
+    /// Ends its life in memory as far as new requests are concerned: it counts no longer as stored, and leaves the eviction
+    /// order. True for the first who does. The caller takes it out of the index, and ends its entry, if it has one.
     pub fn unlink(&self) -> bool {
         {
             // Under the lock, so that no extent is added between the sum and the mark.

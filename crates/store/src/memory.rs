@@ -8,16 +8,16 @@
 //! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
 //! rounded up by (1 to 5 percent on average, see `pool`).
 
-use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
+use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
 use crate::lru::Lru;
 use crate::object::Object;
 use crate::pool;
-use parking_lot::Mutex;
+use parking_lot::{FairMutex, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The longest body whose announced length is believed.
 const LENGTH_MAX: u64 = i64::MAX as u64;
@@ -44,7 +44,13 @@ pub(crate) struct Space {
     linked: AtomicU64,
     held: AtomicU64,
     order: Mutex<Lru>,
+    /// Held by the one who evicts to make room for itself; given on in the order of asking.
+    turn: FairMutex<()>,
+    /// How many evict, or wait for their turn to.
+    evicting: AtomicU64,
     evictions: OnceLock<Arc<dyn Evictions>>,
+    /// Who writes what is stored to a device, if somebody does.
+    keeper: OnceLock<Weak<dyn Keeper>>,
     requests: AtomicU64,
     failures: AtomicU64,
     bytes_total: AtomicU64,
@@ -68,13 +74,11 @@ impl Memory {
         Self { space: Arc::new(space) }
     }
 
-    /// How many objects one request for memory may evict (Varnish's parameter `nuke_limit`, default 50).
-    pub fn set_evict_max(&self, count: u64) {
-        self.space.evict_max.store(count, Ordering::Relaxed);
+    /// From now on `keeper` is told of what is stored here.
+    pub(crate) fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
+        let _ = self.space.keeper.set(keeper);
     }
-}
 
-impl Memory {
     /// The size of the first block and its room for the body, or `None` if the object could never fit. The block takes as
     /// much of the body as slabs give in one piece: reserving more at once would hold memory that a slow origin may never
     /// fill.
@@ -164,6 +168,17 @@ impl Engine for Memory {
             moved: space.order.lock().moved,
         }
     }
+
+    fn set_evict_max(&self, count: u64) {
+        self.space.evict_max.store(count, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: u64) -> u64 {
+        let held = || self.space.held.load(Ordering::Relaxed);
+        let before = held();
+        while before.saturating_sub(held()) < bytes && self.space.evict_one(Shortage::Held) {}
+        before.saturating_sub(held())
+    }
 }
 
 impl Space {
@@ -176,7 +191,10 @@ impl Space {
             linked: AtomicU64::new(0),
             held: AtomicU64::new(0),
             order: Mutex::default(),
+            turn: FairMutex::default(),
+            evicting: AtomicU64::new(0),
             evictions: OnceLock::new(),
+            keeper: OnceLock::new(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             bytes_total: AtomicU64::new(0),
@@ -191,14 +209,31 @@ impl Space {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts `bytes` as linked and held, evicting to make room.
+    /// Counts `bytes` as linked and held, evicting to make room. Who has to evict does so in the order in which they came,
+    /// and gets what that frees: those who come meanwhile wait for it.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Full> {
         self.request();
+        if self.evicting.load(Ordering::Acquire) == 0 && self.try_reserve(bytes).is_ok() {
+            return Ok(());
+        }
+        self.evicting.fetch_add(1, Ordering::AcqRel);
+        let reserved = {
+            let _turn = self.turn.lock();
+            self.evict_for(bytes)
+        };
+        self.evicting.fetch_sub(1, Ordering::AcqRel);
+        if reserved.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        reserved
+    }
+
+    /// As [`Space::reserve`], when it is this thread's turn.
+    fn evict_for(&self, bytes: u64) -> Result<(), Full> {
         let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
         loop {
             let Err(shortage) = self.try_reserve(bytes) else { return Ok(()) };
             if bytes > self.size || evictions_left == 0 || !self.evict_one(shortage) {
-                self.failures.fetch_add(1, Ordering::Relaxed);
                 return Err(Full);
             }
             evictions_left -= 1;
@@ -256,12 +291,23 @@ impl Space {
         self.objects.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Who writes what is stored to a device.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        self.keeper.get().and_then(Weak::upgrade)
+    }
+
     /// Puts a complete object into the eviction order, unless it is gone already.
     pub(crate) fn join_order(&self, object: &Arc<Object>) {
-        let mut order = self.order.lock();
-        // `unlink` marks first and leaves the order after: whichever comes second sees the other.
-        if !object.is_gone() {
+        {
+            let mut order = self.order.lock();
+            // `unlink` marks first and leaves the order after: whichever comes second sees the other.
+            if object.is_gone() {
+                return;
+            }
             order.insert(object);
+        }
+        if let Some(keeper) = self.keeper() {
+            keeper.stored(object);
         }
     }
 
@@ -284,6 +330,9 @@ impl Space {
         let Some(victim) = victim else { return false };
         if victim.unlink() {
             self.evicted.fetch_add(1, Ordering::Relaxed);
+            if let (Some(entry), Some(keeper)) = (victim.entry(), self.keeper()) {
+                keeper.note_use(entry, victim.hits(), victim.last_use());
+            }
             if let Some(evictions) = self.evictions.get() {
                 evictions.evicted(&victim);
             }

@@ -16,6 +16,7 @@
 //! with the last reader.
 
 use crate::body::Rest;
+use crate::entry::Entry;
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -23,7 +24,7 @@ use copal_base as base;
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Where an object stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,9 @@ const USED: u8 = 2;
 /// A mark: a newer object may answer the same requests.
 const SHADED: u8 = 4;
 
+/// Not on any device.
+const NO_ENTRY: u32 = u32::MAX;
+
 /// Not in any list.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
@@ -103,7 +107,6 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 pub struct Object {
     key: [u8; 32],
     origin_time: AtomicU64,
-    ban: AtomicU64,
     /// Body bytes that are final: the fill mark. Written by the one writer.
     pub(crate) filled: AtomicU64,
     pub(crate) space: Arc<Space>,
@@ -115,6 +118,10 @@ pub struct Object {
     keep: AtomicU32,
     last_use: AtomicU32,
     hits: AtomicU32,
+    /// The newest ban it was tested against. Bans are numbered from 1; 2^32 of them are more than a list holds in a life.
+    ban: AtomicU32,
+    /// What its engine's device knows it by, or [`NO_ENTRY`]; written under `lock`.
+    entry: AtomicU32,
     /// Its place in the eviction order; read and written under the order's lock only.
     pub(crate) lru_slot: AtomicU32,
     vxid: u32,
@@ -139,7 +146,6 @@ impl Object {
         Self {
             key,
             origin_time: AtomicU64::new(attributes.origin_time.to_bits()),
-            ban: AtomicU64::new(attributes.ban),
             filled: AtomicU64::new(0),
             space,
             first,
@@ -149,6 +155,8 @@ impl Object {
             keep: pack(attributes.keep),
             last_use: AtomicU32::new(0),
             hits: AtomicU32::new(0),
+            ban: AtomicU32::new(narrow(attributes.ban)),
+            entry: AtomicU32::new(NO_ENTRY),
             lru_slot: AtomicU32::new(NO_SLOT),
             vxid: attributes.vxid,
             flags: attributes.flags,
@@ -212,6 +220,33 @@ impl Object {
         self.grace.store((grace as f32).to_bits(), Ordering::Relaxed);
         self.keep.store((keep as f32).to_bits(), Ordering::Relaxed);
         self.origin_time.store(origin_time.to_bits(), Ordering::Release);
+        // Either this sees the entry, or who sets that sees these times.
+        fence(Ordering::SeqCst);
+        if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
+            keeper.set_times(entry, origin_time, [ttl as f32, grace as f32, keep as f32]);
+        }
+    }
+
+    /// What its engine's device knows it by, if it was written there.
+    pub fn entry(&self) -> Option<Entry> {
+        Entry::from_bits(self.entry.load(Ordering::Acquire))
+    }
+
+    /// Its record was written as `entry`. False if it was taken out of the index meanwhile: the record is of no use then.
+    pub fn set_entry(&self, entry: Entry) -> bool {
+        let _guard = self.lock.lock();
+        let lives = !self.is_gone();
+        if lives {
+            self.entry.store(entry.bits(), Ordering::Release);
+            fence(Ordering::SeqCst);
+        }
+        lives
+    }
+
+    /// Forgets its entry and gives it back: to the first who asks, and nobody after.
+    pub fn take_entry(&self) -> Option<Entry> {
+        let _guard = self.lock.lock();
+        Entry::from_bits(self.entry.swap(NO_ENTRY, Ordering::AcqRel))
     }
 
     /// The moment after which nothing of it is of use.
@@ -221,17 +256,27 @@ impl Object {
 
     /// The newest ban it was tested against.
     pub fn ban(&self) -> u64 {
-        self.ban.load(Ordering::Relaxed)
+        u64::from(self.ban.load(Ordering::Relaxed))
     }
 
     /// Notes that it survived all bans up to `sequence`, and tells what was noted before.
     pub fn set_ban(&self, sequence: u64) -> u64 {
-        self.ban.fetch_max(sequence, Ordering::Relaxed)
+        let before = self.ban.fetch_max(narrow(sequence), Ordering::Relaxed);
+        if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
+            keeper.set_ban(entry, narrow(sequence));
+        }
+        u64::from(before)
     }
 
     /// Counted deliveries from cache (`obj.hits`).
     pub fn hits(&self) -> u32 {
         self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Sets the count of deliveries and the second of the last use to what a device remembers.
+    pub(crate) fn restore_use(&self, hits: u32, last_use: u32) {
+        self.hits.store(hits, Ordering::Relaxed);
+        self.last_use.store(last_use, Ordering::Relaxed);
     }
 
     /// Counts one delivery from cache and returns the new count.
@@ -297,6 +342,11 @@ impl Object {
     pub fn is_gone(&self) -> bool {
         self.marks.load(Ordering::Acquire) & GONE != 0
     }
+}
+
+/// A ban's number as an object keeps it.
+fn narrow(sequence: u64) -> u32 {
+    u32::try_from(sequence).unwrap_or(u32::MAX)
 }
 
 fn pack(seconds: Seconds) -> AtomicU32 {

@@ -23,6 +23,7 @@ use crate::body::Aborted;
 use crate::fetch::Refusal;
 use crate::known::Known;
 use base::vxid::Vxid;
+use catalog::index::cold::Loads;
 use catalog::sparse::claim::{Claim, claim, is_there};
 use catalog::sparse::layout::{Pieces, segment_key};
 use copal_base as base;
@@ -93,6 +94,8 @@ pub struct Reader {
     /// Where the scout was last sent from.
     sent_from: Option<Place>,
     waiter: u64,
+    /// What it learnt of segments on devices.
+    loads: Arc<Loads>,
     waits_for: Option<u64>,
     patience: Option<Pin<Box<Sleep>>>,
     impatient: bool,
@@ -151,6 +154,7 @@ impl Reader {
             scouted: 0,
             sent_from: None,
             waiter,
+            loads: Arc::new(Loads::of_segments()),
             waits_for: None,
             patience: None,
             impatient: false,
@@ -242,8 +246,16 @@ impl Reader {
             }
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
-            match claim(&local.shared.index, &self.pieces.base, number, local.now(), waiter, false) {
-                Claim::Present(_) => return Poll::Ready(Ok(())),
+            match claim(
+                &local.shared.index,
+                &self.pieces.base,
+                number,
+                local.now(),
+                waiter,
+                &self.loads,
+                false,
+            ) {
+                Claim::Present(_) | Claim::Loading => return Poll::Ready(Ok(())),
                 Claim::Mine(_) if self.known.object().is_gone() => return Poll::Ready(Err(Stop::Changed)),
                 Claim::Mine(busy) => self.start(place, busy),
                 Claim::Busy => {
@@ -439,11 +451,15 @@ impl Reader {
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
-            match claim(index, &self.pieces.base, number, local.now(), waiter, self.impatient) {
+            match claim(index, &self.pieces.base, number, local.now(), waiter, &self.loads, self.impatient) {
                 Claim::Present(object) => {
                     self.found += 1;
                     self.note_use(&object);
                     return Poll::Ready(Ok(object));
+                }
+                Claim::Loading => {
+                    self.waits_for = Some(number);
+                    return Poll::Pending;
                 }
                 Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
                 // There may be something better than what was replaced or purged meanwhile.
@@ -587,7 +603,17 @@ impl Reader {
                 break;
             }
             let local = &self.site.local;
-            match claim(&local.shared.index, &self.pieces.base, place.number, local.now(), None, false) {
+            match claim(
+                &local.shared.index,
+                &self.pieces.base,
+                place.number,
+                local.now(),
+                None,
+                &self.loads,
+                false,
+            ) {
+                // A device that reads ahead is not the origin.
+                Claim::Loading => {}
                 Claim::Present(object) => self.live |= object.state() == State::Filling,
                 Claim::Busy => {
                     self.missing.get_or_insert(place);
