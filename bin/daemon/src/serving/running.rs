@@ -5,7 +5,7 @@ use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
 use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Label, Load};
+use crate::server::{AdminHealth, Backend, Ban, Label, Load};
 use crate::{log, storage_spec, wire_up};
 use admin::Status;
 use base::Live;
@@ -122,12 +122,12 @@ impl Running {
         Ok(running)
     }
 
-    /// Starts a thread for each CPU, which serves its socket of each door.
+    /// Starts a thread for each CPU, which serves its socket of each address.
     ///
     /// # Errors
     /// A thread cannot be made; those made are ended.
-    pub(super) fn open(&mut self, doors: &[Listening], parameters: &Parameters) -> Result<(), String> {
-        self.threads = Some(Threads::start(&self.parts, doors, &wire_up::worker(parameters))?);
+    pub(super) fn open(&mut self, addresses: &[Listening], parameters: &Parameters) -> Result<(), String> {
+        self.threads = Some(Threads::start(&self.parts, addresses, &wire_up::worker(parameters))?);
         // All of them are one.
         self.parts.counters.control().pools.set(1);
         Ok(())

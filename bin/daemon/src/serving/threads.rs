@@ -52,18 +52,18 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts one worker for each CPU of the process, on copies of the sockets in `doors`.
+    /// Starts one worker for each CPU of the process, on copies of the sockets in `addresses`.
     ///
     /// # Errors
     /// In words, what could not be made.
     pub(super) fn start(
         parts: &Parts,
-        doors: &[Listening],
+        addresses: &[Listening],
         settings: &net::worker::Settings,
     ) -> Result<Self, String> {
         let mut threads = Self { workers: Vec::new(), stop: Stop::new() };
         for (index, cpu) in net::worker::cpus().into_iter().enumerate() {
-            if let Err(why) = threads.add(parts, doors, settings, index, cpu) {
+            if let Err(why) = threads.add(parts, addresses, settings, index, cpu) {
                 threads.stop();
                 return Err(why);
             }
@@ -74,12 +74,12 @@ impl Threads {
     fn add(
         &mut self,
         parts: &Parts,
-        doors: &[Listening],
+        addresses: &[Listening],
         settings: &net::worker::Settings,
         index: usize,
         cpu: usize,
     ) -> Result<(), String> {
-        let entrances = entrances(doors, index, &parts.failures)?;
+        let entrances = entrances(addresses, index, &parts.failures)?;
         let worker = spawn(parts, index, cpu, entrances, settings, &self.stop)
             .map_err(|error| format!("worker thread {index}: {error}"))?;
         self.workers.push(worker);
@@ -105,21 +105,21 @@ impl Threads {
 
 /// Copies of the sockets that belong to worker `index`.
 fn entrances(
-    doors: &[Listening],
+    addresses: &[Listening],
     index: usize,
     failures: &Arc<Statistics>,
 ) -> Result<Vec<front::Entrance>, String> {
-    doors
+    addresses
         .iter()
-        .map(|door| {
-            let socket = &door.listeners[index % door.listeners.len()];
+        .map(|listening| {
+            let socket = &listening.listeners[index % listening.listeners.len()];
             let listener = socket
                 .duplicate()
-                .map_err(|error| format!("listener {} at {}: {error}", door.name, door.endpoint))?;
+                .map_err(|error| format!("listener {} at {}: {error}", listening.name, listening.endpoint))?;
             Ok(front::Entrance {
-                name: door.name.clone(),
-                endpoint: door.endpoint.to_string(),
-                protocol: door.protocol,
+                name: listening.name.clone(),
+                endpoint: listening.endpoint.to_string(),
+                protocol: listening.protocol,
                 listener,
                 failures: Arc::clone(failures),
             })

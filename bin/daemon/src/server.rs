@@ -1,12 +1,14 @@
-//! The one door between managing and serving: what the manager may ask of whatever serves clients.
+//! The one interface between managing and serving: what the manager may ask of whatever serves clients.
 //!
-//! The two are two processes. [`Plant`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
+//! The two are two processes. [`Server`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
 //! over a pipe ([`link`](crate::link)), and there by [`Serving`](crate::serving::Serving), which does it. So all that passes is plain
 //! data, or a program that the other side makes again from all that it was made from.
 
-use crate::link;
+use crate::bytes_as_text;
 use crate::parameters::Parameters;
 use copal_base as base;
+use copal_net as net;
+use net::Endpoint;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +19,7 @@ pub(crate) struct Source {
     /// What messages call it: a file's path, or `<vcl.inline>`.
     pub(crate) name: String,
     /// The text; need not be UTF-8.
-    #[serde(with = "link::bytes")]
+    #[serde(with = "bytes_as_text")]
     pub(crate) text: Vec<u8>,
 }
 
@@ -138,6 +140,20 @@ pub(crate) struct Listening {
     pub(crate) port: Option<u16>,
 }
 
+impl Listening {
+    /// One row for each address.
+    pub(crate) fn rows(addresses: &[net::listen::Listening]) -> Vec<Self> {
+        let row = |from: &net::listen::Listening| {
+            let (address, port) = match &from.endpoint {
+                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+                Endpoint::Unix(path) => (path.display().to_string(), None),
+            };
+            Self { name: from.name.clone(), address, port }
+        };
+        addresses.iter().map(row).collect()
+    }
+}
+
 /// How it is with the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -164,7 +180,7 @@ impl State {
 }
 
 /// Whatever serves clients. Calls come from one thread; those that take long say so.
-pub(crate) trait Plant {
+pub(crate) trait Server {
     /// A compiled VCL.
     type Program: Clone;
 
@@ -191,7 +207,7 @@ pub(crate) trait Plant {
     fn process(&self) -> Option<u32>;
 
     /// Whether the worker did not answer since this was last asked: what the methods gave meanwhile is nothing. It is then
-    /// ended, and [`Plant::broken`] comes to be true.
+    /// ended, and [`Server::broken`] comes to be true.
     fn lost(&self) -> bool;
 
     /// The last report of a panic or of a worker's death, unless it was forgotten.
