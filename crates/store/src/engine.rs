@@ -1,5 +1,6 @@
 //! What every storage engine offers to the cache.
 
+use crate::file::FileStatistics;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::object::{Attributes, Object};
@@ -64,6 +65,17 @@ pub struct Statistics {
     pub evicted: u64,
     /// Objects that eviction passed over because they had been used.
     pub moved: u64,
+    /// Of an engine that keeps bodies in a file: what of the file is given out. `space` is that of the file then.
+    pub file: Option<FileStatistics>,
+}
+
+/// Whether an engine can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It can.
+    Good,
+    /// Its device has failed: it takes no more objects, those it has are dropped, and it will not recover.
+    Damaged,
 }
 
 /// A place for objects.
@@ -71,7 +83,7 @@ pub trait Engine: Send + Sync {
     /// The name given with `-s`.
     fn name(&self) -> &str;
 
-    /// The kind given with `-s` (`malloc`).
+    /// The kind given with `-s` (`malloc`, `file`).
     fn kind(&self) -> &'static str;
 
     /// Begins to store a response, evicting others to make room. [`Evictions::evicted`] is called from here: the caller
@@ -102,4 +114,13 @@ pub trait Engine: Send + Sync {
 
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
+
+    /// Whether it can go on.
+    fn health(&self) -> Health {
+        Health::Good
+    }
+
+    /// Does what need not be done at once, as dropping the objects of a damaged device. Called about every second, from a
+    /// thread that serves nobody; [`Evictions::evicted`] is called from here.
+    fn tend(&self) {}
 }
