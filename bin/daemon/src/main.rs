@@ -22,6 +22,7 @@ mod plant;
 mod remote;
 mod serving;
 mod storage_spec;
+mod stores;
 mod wire_up;
 mod workdir;
 mod worker;

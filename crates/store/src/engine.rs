@@ -112,6 +112,9 @@ pub trait Engine: Send + Sync {
     /// How many bytes it may keep; `None` if there is no limit.
     fn size(&self) -> Option<u64>;
 
+    /// How many objects one request for room may evict (Varnish's parameter `nuke_limit`, default 50).
+    fn set_evict_max(&self, count: u64);
+
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
 

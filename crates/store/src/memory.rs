@@ -81,11 +81,6 @@ impl Memory {
         debug_assert!(fresh, "a new space has no evictions yet");
         Self { space: Arc::new(space) }
     }
-
-    /// How many objects one request for memory may evict (Varnish's parameter `nuke_limit`, default 50).
-    pub fn set_evict_max(&self, count: u64) {
-        self.space.evict_max.store(count, Ordering::Relaxed);
-    }
 }
 
 impl Memory {
@@ -175,6 +170,10 @@ impl Engine for Memory {
 
     fn size(&self) -> Option<u64> {
         (self.space.size < u64::MAX).then_some(self.space.size)
+    }
+
+    fn set_evict_max(&self, count: u64) {
+        self.space.evict_max.store(count, Ordering::Relaxed);
     }
 
     fn statistics(&self) -> Statistics {

@@ -51,9 +51,13 @@ impl File {
         Ok(Self { memory, arena })
     }
 
-    /// How many objects one request for room may evict (Varnish's parameter `nuke_limit`, default 50).
-    pub fn set_evict_max(&self, count: u64) {
-        self.memory.set_evict_max(count);
+    /// Looks whether [`File::open`] would do, without taking the file: a file with a name is made and its room reserved, so
+    /// that a process with fewer rights can open it.
+    ///
+    /// # Errors
+    /// As [`File::open`].
+    pub fn check(options: &FileOptions) -> Result<(), OpenError> {
+        open::check(options)
     }
 
     /// Where the file is: as given, also if it is a directory.
@@ -89,6 +93,10 @@ impl Engine for File {
 
     fn size(&self) -> Option<u64> {
         Some(self.arena.size())
+    }
+
+    fn set_evict_max(&self, count: u64) {
+        self.memory.set_evict_max(count);
     }
 
     fn statistics(&self) -> Statistics {

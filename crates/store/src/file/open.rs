@@ -23,6 +23,15 @@ pub(super) struct Opened {
 
 /// See the module.
 pub(super) fn open(options: &FileOptions) -> Result<Opened, OpenError> {
+    prepare(options, true)
+}
+
+/// Looks whether [`open`] would do, and does as much of it as stays: a file with a name is made, sized and reserved.
+pub(super) fn check(options: &FileOptions) -> Result<(), OpenError> {
+    prepare(options, !options.path.is_dir()).map(|_| ())
+}
+
+fn prepare(options: &FileOptions, reserved: bool) -> Result<Opened, OpenError> {
     let page = map::page_size();
     let granularity = options.granularity.unwrap_or(page);
     if !granularity.is_power_of_two() || !(page..=GRANULARITY_MAX).contains(&granularity) {
@@ -47,6 +56,9 @@ pub(super) fn open(options: &FileOptions) -> Result<Opened, OpenError> {
     let no_room = || OpenError::NoRoom(path.clone(), size, free);
     if size > free {
         return Err(no_room());
+    }
+    if !reserved {
+        return Ok(Opened { file, path, size, granularity });
     }
     if about.len() != size {
         file.set_len(size).map_err(|error| other("setting the size of", error))?;
