@@ -9,7 +9,7 @@ use crate::parameters::{self, Parameters};
 use crate::remote::{Fixed, Remote};
 use crate::server::{Server, Source};
 use crate::workdir::{self, WorkDirectory};
-use crate::{background, compile, limits, log, panic, storage_spec};
+use crate::{background, compile, limits, log, panic, storage_spec, stores};
 use admin::{Commands as _, Reply};
 use base::clock::{Clock, SystemClock};
 use copal_admin as admin;
@@ -139,6 +139,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
     let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
+    stores::prepare(&stores, jail).map_err(failed)?;
     let specs = listen_specs(&arguments.listen)?;
     let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
     // A daemon that was killed leaves it, and tools take it for a worker's.

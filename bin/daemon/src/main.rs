@@ -23,6 +23,7 @@ mod remote;
 mod server;
 mod serving;
 mod storage_spec;
+mod stores;
 mod wire_up;
 mod workdir;
 mod worker;

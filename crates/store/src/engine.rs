@@ -1,6 +1,7 @@
 //! What every storage engine offers to the cache, and what it asks of who keeps the index.
 
 use crate::entry::Entry;
+use crate::file::FileStatistics;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::object::{Attributes, Object};
@@ -127,7 +128,7 @@ pub enum Health {
     Good,
     /// Some of its devices are out of use.
     Degraded,
-    /// It takes no more objects; what it has may still be read.
+    /// It takes no more objects and will not recover; what it has may still be read, or is dropped.
     Failed,
 }
 
@@ -155,6 +156,8 @@ pub struct Statistics {
     pub evicted: u64,
     /// Objects that eviction passed over because they had been used.
     pub moved: u64,
+    /// Of an engine that keeps bodies in a file: what of the file is given out. `space` is that of the file then.
+    pub file: Option<FileStatistics>,
 }
 
 /// A place for objects.
@@ -162,7 +165,7 @@ pub trait Engine: Send + Sync {
     /// The name given with `-s`.
     fn name(&self) -> &str;
 
-    /// The kind given with `-s` (`malloc`).
+    /// The kind given with `-s` (`malloc`, `file`).
     fn kind(&self) -> &'static str;
 
     /// Begins to store a response, evicting others to make room. [`Evictions::evicted`] is called from here: the caller
@@ -191,11 +194,11 @@ pub trait Engine: Send + Sync {
     /// How many bytes it may keep; `None` if there is no limit.
     fn size(&self) -> Option<u64>;
 
+    /// How many objects one request for room may evict (Varnish's parameter `nuke_limit`, default 50).
+    fn set_evict_max(&self, count: u64);
+
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
-
-    /// How many objects one request for memory may evict (Varnish's parameter `nuke_limit`, default 50).
-    fn set_evict_max(&self, count: u64);
 
     /// Evicts objects until `bytes` fewer are held, or nothing is left that may go. How many fewer there are.
     fn shrink(&self, bytes: u64) -> u64;
@@ -244,4 +247,7 @@ pub trait Engine: Send + Sync {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
+    /// Does what need not be done at once, as dropping the objects of a damaged device. Called about every second, from a
+    /// thread that serves nobody; [`Evictions::evicted`] is called from here.
+    fn tend(&self) {}
 }

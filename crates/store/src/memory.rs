@@ -8,7 +8,10 @@
 //! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
 //! rounded up by (1 to 5 percent on average, see `pool`).
 
+use crate::block::Block;
 use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
+use crate::file::arena::Arena;
+use crate::file::heads_max;
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
@@ -37,6 +40,8 @@ pub struct Memory {
 pub(crate) struct Space {
     /// The engine's name.
     pub(crate) name: String,
+    /// Where bodies are kept, if not in memory. What follows counts both.
+    pub(crate) file: Option<Arc<Arena>>,
     size: u64,
     slack: u64,
     /// How many objects one request for memory may evict (`nuke_limit`).
@@ -68,7 +73,16 @@ impl std::fmt::Debug for Space {
 impl Memory {
     /// An engine of `size` bytes of payload; `None` is unlimited.
     pub fn new(name: &str, size: Option<u64>, evictions: Arc<dyn Evictions>) -> Self {
-        let space = Space::new(name, size.unwrap_or(u64::MAX));
+        Self::over(Space::new(name, size.unwrap_or(u64::MAX)), evictions)
+    }
+
+    /// What the file engine has in memory. The file bounds what is linked, not these sums.
+    pub(crate) fn beside_file(name: &str, file: &Arc<Arena>, evictions: Arc<dyn Evictions>) -> Self {
+        let size = file.size() + heads_max(file.size());
+        Self::over(Space { file: Some(Arc::clone(file)), ..Space::new(name, size) }, evictions)
+    }
+
+    fn over(space: Space, evictions: Arc<dyn Evictions>) -> Self {
         let fresh = space.evictions.set(evictions).is_ok();
         debug_assert!(fresh, "a new space has no evictions yet");
         Self { space: Arc::new(space) }
@@ -86,9 +100,25 @@ impl Memory {
         let (variant, head) = (creation.variant, creation.head);
         let bare = first::size_for(variant, head, 0)?;
         let length = creation.length.unwrap_or(0);
+        if let Some(file) = &self.space.file {
+            let fits = length <= file.size() && OBJECT_BYTES + bare <= heads_max(file.size());
+            return Some((bare, 0)).filter(|_| fits && !file.is_damaged());
+        }
         let fits = length <= LENGTH_MAX && OBJECT_BYTES + bare + length <= self.space.size;
         let capacity = length.min((pool::LARGEST as u64).saturating_sub(bare + pool::LINE as u64));
         Some((first::size_for(variant, head, capacity)?, capacity)).filter(|_| fits)
+    }
+}
+
+impl Memory {
+    /// Lets go of all objects that are stored.
+    pub(crate) fn evict_all(&self) {
+        loop {
+            // The lock is let go of before the object is.
+            let oldest = self.space.order.lock().pop(0, |_| true);
+            let Some(oldest) = oldest else { break };
+            self.space.evict(&oldest);
+        }
     }
 }
 
@@ -166,6 +196,7 @@ impl Engine for Memory {
             space: if space.size == u64::MAX { 0 } else { space.size.saturating_sub(held) },
             evicted: load(&space.evicted),
             moved: space.order.lock().moved,
+            file: None,
         }
     }
 
@@ -185,6 +216,7 @@ impl Space {
     fn new(name: &str, size: u64) -> Self {
         Self {
             name: name.to_owned(),
+            file: None,
             size,
             slack: if size == u64::MAX { 0 } else { (size / 8).max(256 << 10) },
             evict_max: AtomicU64::new(50),
@@ -240,6 +272,32 @@ impl Space {
         }
     }
 
+    /// A block of about `size` bytes, at most `most`, counted as linked and held, evicting to make room.
+    pub(crate) fn allocate(&self, size: u64, most: u64) -> Result<Block, Full> {
+        let Some(file) = &self.file else {
+            self.reserve(size)?;
+            return Ok(Block::new(size as usize));
+        };
+        self.request();
+        file.requests.fetch_add(1, Ordering::Relaxed);
+        let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
+        loop {
+            if let Some(block) = file.allocate(size, most) {
+                let bytes = block.footprint();
+                self.linked.fetch_add(bytes, Ordering::Relaxed);
+                self.hold(bytes);
+                return Ok(block);
+            }
+            // What is in use keeps its extents when it is evicted.
+            if file.is_damaged() || evictions_left == 0 || !self.evict_one(Shortage::Held) {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                file.failures.fetch_add(1, Ordering::Relaxed);
+                return Err(Full);
+            }
+            evictions_left -= 1;
+        }
+    }
+
     /// Neither sum goes over its limit, not for a moment.
     fn try_reserve(&self, bytes: u64) -> Result<(), Shortage> {
         let add = |sum: &AtomicU64, limit: u64| {
@@ -251,6 +309,13 @@ impl Space {
         }
         if !add(&self.held, self.size.saturating_add(self.slack)) {
             self.unlinked(bytes);
+            return Err(Shortage::Held);
+        }
+        if let Some(file) = &self.file
+            && self.held.load(Ordering::Relaxed).saturating_sub(file.used()) > heads_max(file.size())
+        {
+            self.unlinked(bytes);
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
             return Err(Shortage::Held);
         }
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
@@ -328,16 +393,21 @@ impl Space {
             Shortage::Held => self.order.lock().pop_only(LOOK_MAX, unused),
         };
         let Some(victim) = victim else { return false };
+        self.evict(&victim);
+        true
+    }
+
+    /// Ends the life of an object that was taken out of the order.
+    fn evict(&self, victim: &Arc<Object>) {
         if victim.unlink() {
             self.evicted.fetch_add(1, Ordering::Relaxed);
             if let (Some(entry), Some(keeper)) = (victim.entry(), self.keeper()) {
                 keeper.note_use(entry, victim.hits(), victim.last_use());
             }
             if let Some(evictions) = self.evictions.get() {
-                evictions.evicted(&victim);
+                evictions.evicted(victim);
             }
         }
-        true
     }
 }
 

@@ -12,6 +12,8 @@
 //! grows beyond it, or whose length is not known, gets extents, kept behind a lock while filling and final when complete,
 //! so that reading a stored object takes no lock (`body`).
 //!
+//! An object of the file engine has all of its body in extents (`file`).
+//!
 //! Its life: *filling > stored > gone*, or *filling > failed > gone*. The cache unlinks it (`mark_gone`); memory goes
 //! with the last reader.
 
@@ -93,6 +95,8 @@ const GONE: u8 = 1;
 const USED: u8 = 2;
 /// A mark: a newer object may answer the same requests.
 const SHADED: u8 = 4;
+/// A mark that never changes: its body lies in a file, as far as it is not in the window of one that outgrew the store.
+const IN_FILE: u8 = 8;
 
 /// Not on any device.
 const NO_ENTRY: u32 = u32::MAX;
@@ -128,7 +132,7 @@ pub struct Object {
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`USED`] and [`SHADED`].
+    /// [`GONE`], [`USED`], [`SHADED`] and [`IN_FILE`].
     marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -143,6 +147,7 @@ impl Object {
         space: Arc<Space>,
     ) -> Self {
         let rest = Rest { length, ..Rest::default() };
+        let marks = if space.file.is_some() { IN_FILE } else { 0 };
         Self {
             key,
             origin_time: AtomicU64::new(attributes.origin_time.to_bits()),
@@ -161,7 +166,7 @@ impl Object {
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
-            marks: AtomicU8::new(0),
+            marks: AtomicU8::new(marks),
             lock: Mutex::new(()),
         }
     }
@@ -314,6 +319,12 @@ impl Object {
         self.marks.load(Ordering::Acquire) & SHADED != 0
     }
 
+    /// Whether its body lies in a file: only a [`crate::Cursor`] can read it.
+    #[inline]
+    pub fn is_in_file(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & IN_FILE != 0
+    }
+
     /// Whether a use was noted since the last question.
     pub(crate) fn take_used(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & USED != 0
@@ -374,5 +385,6 @@ mod tests {
         check::<crate::Fill>();
         check::<crate::Cursor>();
         check::<crate::Memory>();
+        check::<crate::File>();
     }
 }

@@ -6,7 +6,7 @@ use super::{Fixed, backends, host};
 use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
 use crate::server::{AdminHealth, Backend, Ban, Label, Load};
-use crate::{log, storage_spec, wire_up};
+use crate::{log, storage_spec, stores, wire_up};
 use admin::Status;
 use base::Live;
 use base::clock::Clock;
@@ -50,7 +50,7 @@ struct Service {
 pub(super) struct Running {
     fixed: Arc<Fixed>,
     parts: Parts,
-    memories: Vec<Arc<store::Memory>>,
+    stores: Vec<Arc<dyn Engine>>,
     services: HashMap<String, Service>,
     /// Discarded, still in use by requests.
     lingering: Vec<Arc<Vcl>>,
@@ -73,18 +73,14 @@ impl Running {
         let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
         let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
         let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
-        let memories: Vec<Arc<store::Memory>> = fixed
-            .storage
-            .iter()
-            .map(|spec| Arc::new(store::Memory::new(&spec.name, spec.size, Arc::clone(&index) as _)))
-            .collect();
-        let (transient, named) = memories.split_last().expect("there is always a Transient store");
+        let opened = fixed.storage.iter().map(|spec| stores::open(spec, Arc::clone(&index) as _));
+        let stores = opened.collect::<Result<Vec<_>, String>>()?;
+        let (transient, named) = stores.split_last().expect("there is always a Transient store");
         debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);
-        let named = named.iter().map(|memory| Arc::clone(memory) as Arc<dyn Engine>).collect();
         let shared = Arc::new(Shared {
             clock: Arc::clone(clock),
             index,
-            stores: Stores::new(named, Arc::clone(transient) as _),
+            stores: Stores::new(named.to_vec(), Arc::clone(transient)),
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
             labels: Arc::default(),
@@ -112,7 +108,7 @@ impl Running {
         let running = Self {
             fixed: Arc::clone(fixed),
             parts,
-            memories,
+            stores,
             services: HashMap::new(),
             lingering: Vec::new(),
             threads: None,
@@ -381,8 +377,8 @@ impl Running {
         let before = self.parts.origin.get();
         let (resting, piece_max) = (Arc::clone(&before.resting), before.piece_max);
         self.parts.origin.set(origin::Settings { resting, piece_max, ..wire_up::origin(parameters) });
-        for memory in &self.memories {
-            memory.set_evict_max(parameters.nuke_limit);
+        for store in &self.stores {
+            store.set_evict_max(parameters.nuke_limit);
         }
         let log = &self.parts.log;
         let settings = wire_up::log(parameters);

@@ -85,6 +85,8 @@ pub struct Reader {
     range: usize,
     at: u64,
     open: Option<(Arc<Object>, Cursor)>,
+    /// What it gives is for a system call alone.
+    for_kernel: bool,
     /// The segment that was last read, for another range in it.
     last: Option<(u64, Arc<Object>)>,
     lanes: Vec<Link>,
@@ -149,6 +151,7 @@ impl Reader {
             range: 0,
             at,
             open: None,
+            for_kernel: false,
             last: None,
             lanes: link.into_iter().collect(),
             scouted: 0,
@@ -303,6 +306,21 @@ impl Reader {
         }
     }
 
+    /// As [`crate::Body::give_to_kernel`].
+    pub(crate) fn give_to_kernel(&mut self) {
+        self.for_kernel = true;
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.give_to_kernel();
+        }
+    }
+
+    /// As [`crate::Body::report_fault`].
+    pub(crate) fn report_fault(&self) {
+        if let Some((object, cursor)) = &self.open {
+            cursor.report_fault(object);
+        }
+    }
+
     /// Appends the pieces that can be written now.
     pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
         if let Some((object, cursor)) = &self.open {
@@ -323,14 +341,14 @@ impl Reader {
         }
     }
 
-    /// What can be read now, if it lies in a segment that is stored: the segment, and from where to where in it.
+    /// What can be read now, if it lies in a segment that is stored in memory: the segment, and from where to where in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
         let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
         let end = self.ranges.get(self.range)?.1.min(end);
-        // A window's bytes can be read with its cursor only.
-        let is_stored =
-            object.state() == State::Stored && !object.is_windowed() && object.filled() >= end - start;
+        // The bytes of a window, and of a file, can be read with their cursor only.
+        let by_cursor_only = object.is_windowed() || object.is_in_file();
+        let is_stored = object.state() == State::Stored && !by_cursor_only && object.filled() >= end - start;
         is_stored.then(|| (Arc::clone(object), cursor.position(), end - start))
     }
 
@@ -399,7 +417,10 @@ impl Reader {
             .get(self.range)
             .map_or(self.at, |range| range.1)
             .min(self.pieces.layout.bounds(number).1);
-        let cursor = Cursor::new(&object, self.at - start, end - start);
+        let mut cursor = Cursor::new(&object, self.at - start, end - start);
+        if self.for_kernel {
+            cursor.give_to_kernel();
+        }
         self.begun = true;
         self.last = Some((number, Arc::clone(&object)));
         self.open = Some((object, cursor));

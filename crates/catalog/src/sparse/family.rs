@@ -89,15 +89,6 @@ impl Families {
         family.masters = family.masters.saturating_add(1);
     }
 
-    /// A sparse object went out. The keys of those that go with it.
-    pub(crate) fn leave(&self, object: &Object) -> Vec<Key> {
-        if is_segment(object) {
-            self.leave_segment(object.key());
-            return Vec::new();
-        }
-        base_of(object).map_or_else(Vec::new, |base| self.leave_master(&base))
-    }
-
     /// A segment went out.
     pub(crate) fn leave_segment(&self, key: &Key) {
         let name = name(key);
