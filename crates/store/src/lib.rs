@@ -7,10 +7,11 @@ mod block;
 mod body;
 pub mod cursor;
 pub mod engine;
+mod eviction;
 pub mod fill;
 mod first;
 pub mod hold;
-mod lru;
+
 pub mod memory;
 pub mod object;
 mod pool;

@@ -9,10 +9,10 @@
 //! rounded up by (1 to 5 percent on average, see `pool`).
 
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
+use crate::eviction::second_chance::Lru;
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
-use crate::lru::Lru;
 use crate::object::Object;
 use crate::pool;
 use parking_lot::Mutex;

@@ -183,10 +183,11 @@ impl Lru {
 
 #[cfg(test)]
 mod tests {
+    use crate::Object;
     use crate::engine::{Creation, Engine, Evictions};
+    use crate::eviction::second_chance::Lru;
     use crate::memory::Memory;
     use crate::object::{Attributes, Flags};
-    use crate::{Object, lru::Lru};
     use std::sync::Arc;
 
     struct Nobody;
