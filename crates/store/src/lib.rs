@@ -7,17 +7,17 @@ mod block;
 mod body;
 pub mod cursor;
 pub mod engine;
-mod eviction;
+pub mod eviction;
 pub mod fill;
 mod first;
 pub mod hold;
-
 pub mod memory;
 pub mod object;
 mod pool;
 
 pub use cursor::Cursor;
 pub use engine::{Creation, Engine, Evictions, Full, Statistics};
+pub use eviction::Policy;
 pub use fill::Fill;
 pub use hold::Hold;
 pub use memory::Memory;

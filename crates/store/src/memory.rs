@@ -9,7 +9,7 @@
 //! rounded up by (1 to 5 percent on average, see `pool`).
 
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
-use crate::eviction::second_chance::Lru;
+use crate::eviction::{Item as _, Order, Policy};
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
@@ -25,7 +25,7 @@ const LENGTH_MAX: u64 = i64::MAX as u64;
 /// What an object takes besides its blocks: itself, with the two counts of its `Arc`.
 pub(crate) const OBJECT_BYTES: u64 = 128;
 
-/// How many of the oldest objects are looked at for one that nobody reads.
+/// How many objects are looked at for one that nobody reads.
 const LOOK_MAX: usize = 64;
 
 /// The memory engine.
@@ -43,7 +43,7 @@ pub(crate) struct Space {
     evict_max: AtomicU64,
     linked: AtomicU64,
     held: AtomicU64,
-    order: Mutex<Lru>,
+    order: Mutex<Box<dyn Order<Arc<Object>> + Send>>,
     evictions: OnceLock<Arc<dyn Evictions>>,
     requests: AtomicU64,
     failures: AtomicU64,
@@ -60,9 +60,14 @@ impl std::fmt::Debug for Space {
 }
 
 impl Memory {
-    /// An engine of `size` bytes of payload; `None` is unlimited.
+    /// An engine of `size` bytes of payload, with the default policy of eviction; `None` is unlimited.
     pub fn new(name: &str, size: Option<u64>, evictions: Arc<dyn Evictions>) -> Self {
-        let space = Space::new(name, size.unwrap_or(u64::MAX));
+        Self::with_policy(name, size, Policy::default(), evictions)
+    }
+
+    /// As [`Memory::new`], with that policy.
+    pub fn with_policy(name: &str, size: Option<u64>, policy: Policy, evictions: Arc<dyn Evictions>) -> Self {
+        let space = Space::new(name, size.unwrap_or(u64::MAX), policy);
         let fresh = space.evictions.set(evictions).is_ok();
         debug_assert!(fresh, "a new space has no evictions yet");
         Self { space: Arc::new(space) }
@@ -92,8 +97,8 @@ impl Drop for Memory {
     /// The order and its objects hold each other: it lets go of them, so that memory goes with the last reader.
     fn drop(&mut self) {
         loop {
-            let oldest = self.space.order.lock().pop(0, |_| true);
-            if oldest.is_none() {
+            let next = self.space.order.lock().evict_any();
+            if next.is_none() {
                 break;
             }
         }
@@ -161,13 +166,13 @@ impl Engine for Memory {
             linked: load(&space.linked),
             space: if space.size == u64::MAX { 0 } else { space.size.saturating_sub(held) },
             evicted: load(&space.evicted),
-            moved: space.order.lock().moved,
+            moved: space.order.lock().moved(),
         }
     }
 }
 
 impl Space {
-    fn new(name: &str, size: u64) -> Self {
+    fn new(name: &str, size: u64, policy: Policy) -> Self {
         Self {
             name: name.to_owned(),
             size,
@@ -175,7 +180,7 @@ impl Space {
             evict_max: AtomicU64::new(50),
             linked: AtomicU64::new(0),
             held: AtomicU64::new(0),
-            order: Mutex::default(),
+            order: Mutex::new(policy.order()),
             evictions: OnceLock::new(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -258,17 +263,19 @@ impl Space {
 
     /// Puts a complete object into the eviction order, unless it is gone already.
     pub(crate) fn join_order(&self, object: &Arc<Object>) {
+        // Asked before the lock is taken: it has a lock of its own.
+        let size = object.memory_size();
         let mut order = self.order.lock();
         // `unlink` marks first and leaves the order after: whichever comes second sees the other.
         if !object.is_gone() {
-            order.insert(object);
+            order.insert(object, size);
         }
     }
 
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
-        let held = self.order.lock().remove(object);
+        let held = self.order.lock().remove(object.place());
         drop(held);
     }
 
@@ -276,10 +283,13 @@ impl Space {
     fn evict_one(&self, shortage: Shortage) -> bool {
         // Index and order hold one reference each: two is nobody else. Others are passed over while there is a choice.
         let unused = |object: &Arc<Object>| Arc::strong_count(object) <= 2;
-        let victim = match shortage {
-            Shortage::Linked => self.order.lock().pop(LOOK_MAX, unused),
-            // What is in use stays held when it is evicted: that would only lose it.
-            Shortage::Held => self.order.lock().pop_only(LOOK_MAX, unused),
+        let victim = {
+            let mut order = self.order.lock();
+            match (order.evict(LOOK_MAX, &unused), shortage) {
+                (None, Shortage::Linked) => order.evict_any(),
+                // What is in use stays held when it is evicted: that would only lose it.
+                (victim, Shortage::Linked | Shortage::Held) => victim,
+            }
         };
         let Some(victim) = victim else { return false };
         if victim.unlink() {

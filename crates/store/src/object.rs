@@ -16,6 +16,8 @@
 //! with the last reader.
 
 use crate::body::Rest;
+use crate::eviction::uses::{self, Uses};
+use crate::eviction::{Item, Place};
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -88,13 +90,10 @@ pub struct Attributes {
 
 /// A mark: taken out of the index.
 const GONE: u8 = 1;
-/// A mark: used since the eviction order last looked.
-const USED: u8 = 2;
 /// A mark: a newer object may answer the same requests.
 const SHADED: u8 = 4;
 
-/// Not in any list.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
+const _: () = assert!((GONE | SHADED) & uses::BITS == 0, "marks share a byte with the uses");
 
 /// A stored response. See the module.
 ///
@@ -115,13 +114,13 @@ pub struct Object {
     keep: AtomicU32,
     last_use: AtomicU32,
     hits: AtomicU32,
-    /// Its place in the eviction order; read and written under the order's lock only.
-    pub(crate) lru_slot: AtomicU32,
+    /// Its place in the eviction order.
+    place: Place,
     vxid: u32,
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`USED`] and [`SHADED`].
+    /// [`GONE`], [`SHADED`], and the [`uses`] since the eviction order last looked.
     marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -149,7 +148,7 @@ impl Object {
             keep: pack(attributes.keep),
             last_use: AtomicU32::new(0),
             hits: AtomicU32::new(0),
-            lru_slot: AtomicU32::new(NO_SLOT),
+            place: Place::default(),
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
@@ -245,7 +244,7 @@ impl Object {
     }
 
     /// Notes a use at `second`, unless the last noted one is less than `interval` seconds ago: eviction passes an object
-    /// over once for it. Writes nothing but the object itself.
+    /// over for it. Writes nothing but the object itself.
     #[inline]
     pub fn note_use(&self, second: u32, interval: u32) {
         let last = self.last_use.load(Ordering::Relaxed);
@@ -253,9 +252,7 @@ impl Object {
             return;
         }
         self.last_use.store(second, Ordering::Relaxed);
-        if self.marks.load(Ordering::Relaxed) & USED == 0 {
-            self.marks.fetch_or(USED, Ordering::Relaxed);
-        }
+        self.uses().note();
     }
 
     /// Notes that a newer object under the same key may answer the same requests.
@@ -267,12 +264,6 @@ impl Object {
     #[inline]
     pub fn is_shaded(&self) -> bool {
         self.marks.load(Ordering::Acquire) & SHADED != 0
-    }
-
-    /// Whether a use was noted since the last question.
-    pub(crate) fn take_used(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) & USED != 0
-            && self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
     }
 
     /// Marks it as taken out of the index; false if it was before.
@@ -296,6 +287,22 @@ impl Object {
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.marks.load(Ordering::Acquire) & GONE != 0
+    }
+}
+
+impl Item for Object {
+    /// Variants under one key count as one name.
+    fn digest(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.key;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn uses(&self) -> Uses<'_> {
+        Uses::new(&self.marks)
     }
 }
 

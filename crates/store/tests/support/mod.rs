@@ -3,7 +3,9 @@
 #![allow(dead_code)]
 
 use copal_store::cursor::Cut;
-use copal_store::{Attributes, Creation, Cursor, Engine, Evictions, Fill, Flags, Full, Memory, Object};
+use copal_store::{
+    Attributes, Creation, Cursor, Engine, Evictions, Fill, Flags, Full, Memory, Object, Policy,
+};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,9 +32,15 @@ impl Evictions for Evicted {
     }
 }
 
+/// An engine whose order of eviction is the plainest one.
 pub(crate) fn engine(size: Option<u64>) -> (Arc<Memory>, Arc<Evicted>) {
+    engine_with(size, Policy::Lru)
+}
+
+pub(crate) fn engine_with(size: Option<u64>, policy: Policy) -> (Arc<Memory>, Arc<Evicted>) {
     let evicted = Arc::new(Evicted::default());
-    (Arc::new(Memory::new("s0", size, Arc::clone(&evicted) as Arc<dyn Evictions>)), evicted)
+    let evictions = Arc::clone(&evicted) as Arc<dyn Evictions>;
+    (Arc::new(Memory::with_policy("s0", size, policy, evictions)), evicted)
 }
 
 pub(crate) fn attributes(vxid: u32) -> Attributes {
