@@ -9,7 +9,7 @@
 //! rounded up by (1 to 5 percent on average, see `pool`).
 
 use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
-use crate::eviction::{Item as _, Order, Policy};
+use crate::eviction::{Item as _, LOOK_MAX, Order, Policy};
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
@@ -24,9 +24,6 @@ const LENGTH_MAX: u64 = i64::MAX as u64;
 
 /// What an object takes besides its blocks: itself, with the two counts of its `Arc`.
 pub(crate) const OBJECT_BYTES: u64 = 128;
-
-/// How many objects are looked at for one that nobody reads.
-const LOOK_MAX: usize = 64;
 
 /// The memory engine.
 pub struct Memory {

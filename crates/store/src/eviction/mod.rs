@@ -27,6 +27,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use uses::Uses;
 
+/// How many items are looked at for one that nobody uses and that was not used.
+pub const LOOK_MAX: usize = 64;
+
 /// What a policy must see of what it orders.
 pub trait Item {
     /// A well-mixed digest of its name: the same when what was evicted comes back.
