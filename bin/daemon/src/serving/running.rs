@@ -72,10 +72,12 @@ impl Running {
         let bans = Arc::new(cache::ban::Bans::started_at(clock.now()));
         let tags = cache::index::tags::Tags::new(&parameters.xkey_fields);
         let index = Arc::new(cache::index::Index::new(Arc::clone(&bans), tags));
+        let policy = wire_up::eviction(parameters);
         let memories: Vec<Arc<store::Memory>> = fixed
             .storage
             .iter()
-            .map(|spec| Arc::new(store::Memory::new(&spec.name, spec.size, Arc::clone(&index) as _)))
+            .map(|spec| store::Memory::with_policy(&spec.name, spec.size, policy, Arc::clone(&index) as _))
+            .map(Arc::new)
             .collect();
         let (transient, named) = memories.split_last().expect("there is always a Transient store");
         debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);

@@ -177,13 +177,21 @@ mod tests {
             check(*policy, 30, "aBaB", 2, 30);
             check(*policy, 30, "aBCa", 0, 0);
         }
-        // a is used, and stays when d comes.
-        check(Policy::Lru, 30, "abcada", 2, 20);
-        check(Policy::Sieve, 30, "abcada", 2, 20);
-        // One use is not enough for S3-FIFO, nor are two in a moment.
-        check(Policy::S3Fifo, 30, "abcada", 1, 10);
-        check(Policy::S3Fifo, 30, "abcaada", 2, 20);
-        check(Policy::S3Fifo, 30, "abca..ada", 3, 30);
+        // a is used once; many come that are not: second chance keeps it for a round, the others for longer.
+        check(Policy::Lru, 50, "aabcdefghija", 1, 10);
+        check(Policy::Sieve, 50, "aabcdefghija", 2, 20);
+        check(Policy::S3Fifo, 50, "aabcdefghija", 2, 20);
+    }
+
+    #[test]
+    fn uses_in_quick_succession_are_one() {
+        let mut cache = Cache::new(Policy::Lru, 100, Rules { interval: 2, overhead: 0 });
+        cache.store(1, 10);
+        let entry = &cache.index[&1];
+        for (second, uses) in [(Some(100), 1), (Some(101), 1), (Some(102), 2), (None, 3)] {
+            entry.note_use(second, cache.rules.interval);
+            assert_eq!(entry.uses().count(), uses, "{second:?}");
+        }
     }
 
     #[test]

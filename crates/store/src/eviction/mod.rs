@@ -83,9 +83,9 @@ pub trait Order<T: Item>: Debug {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// By the last use, as near as second chance comes to it.
-    #[default]
     Lru,
     /// S3-FIFO.
+    #[default]
     S3Fifo,
     /// SIEVE.
     Sieve,

@@ -1,19 +1,23 @@
 //! S3-FIFO: what is new must be used before it gets a place among what stays.
 //!
 //! ```text
-//!            new                     used more than once
-//!   insert ──────> small, 10 % ──────────────────────────> main, 90 % ──> evicted, if not used
-//!      │                └─ else ──> evicted, ghost          ^   │ used: again, with one use less
-//!      └────── was in the ghost ────────────────────────────┘───┘
+//!            new                    used
+//!   insert ──────> small, 10 % ──────────────> main, 90 % ──> evicted, if not used
+//!      │                └─ else ──> evicted,      ^   │ used: again, with one use less
+//!      │                            ghost         │───┘
+//!      └────── was in the ghost ──────────────────┘
 //! ```
 //!
 //! Both are lists in the order of coming, shared out by bytes; the ghost knows digests of what left the small one, as many
 //! as nine tenths of the items there are. What is asked for once goes through the small list and pushes nothing else out.
 //!
-//! Its limits: an item needs a second use within a tenth of the cache's turnover, or a return while the ghost knows it;
-//! and what was popular leaves the main list only after up to four rounds.
+//! Its limits: an item needs a use within a tenth of the cache's turnover, or to come back while the ghost knows it; and what
+//! was popular leaves the main list only after up to four rounds. Where what is asked for changes faster than that, the order
+//! of the last use is better.
 //!
-//! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023, algorithm 1.
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023, algorithm 1. There an
+//! item needs two uses for the main list. Here one will do: uses in quick succession are noted as one (`lru_interval`), and it
+//! is as good or better in the figures of `docs/decisions/eviction.md`.
 
 use super::ghost::Ghost;
 use super::slab::{List, NONE, Place, Slab};
@@ -21,9 +25,6 @@ use super::{Item, Order};
 
 /// The small list has one part in so many of the bytes.
 const SMALL: u64 = 10;
-
-/// Uses that bring an item from the small list to the main one.
-const PROMOTING: u32 = 2;
 
 /// Sizes are kept in units of 64 bytes, so that a node has 24.
 const UNIT: u64 = 64;
@@ -114,10 +115,9 @@ impl<T: Item> S3Fifo<T> {
         if !may_go(item) {
             return None;
         }
-        if item.uses().count() < PROMOTING {
+        if !item.uses().take_all() {
             return self.evict_small(slot);
         }
-        item.uses().take_all();
         self.promote(slot);
         if hands.main == NONE {
             hands.main = slot;
