@@ -4,7 +4,7 @@ use crate::jail::Jail;
 use crate::storage_spec::Spec;
 use copal_store as store;
 use std::sync::Arc;
-use store::{Engine, Evictions, File, Memory};
+use store::{Engine, Evictions, File, Memory, Policy};
 
 /// Makes and sizes the files, while we have the rights for it, and gives them to the worker, which opens them again.
 ///
@@ -24,11 +24,15 @@ pub(crate) fn prepare(specs: &[Spec], jail: Jail) -> Result<(), String> {
 ///
 /// # Errors
 /// It cannot be, and what to do.
-pub(crate) fn open(spec: &Spec, evictions: Arc<dyn Evictions>) -> Result<Arc<dyn Engine>, String> {
+pub(crate) fn open(
+    spec: &Spec,
+    policy: Policy,
+    evictions: Arc<dyn Evictions>,
+) -> Result<Arc<dyn Engine>, String> {
     Ok(match &spec.file {
-        None => Arc::new(Memory::new(&spec.name, spec.size, evictions)),
+        None => Arc::new(Memory::with_policy(&spec.name, spec.size, policy, evictions)),
         Some(file) => {
-            Arc::new(File::open(&spec.name, file, evictions).map_err(|error| refused(spec, &error))?)
+            Arc::new(File::open(&spec.name, file, policy, evictions).map_err(|error| refused(spec, &error))?)
         }
     })
 }

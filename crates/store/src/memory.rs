@@ -10,12 +10,12 @@
 
 use crate::block::Block;
 use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
+use crate::eviction::{Item as _, LOOK_MAX, Order, Policy};
 use crate::file::arena::Arena;
 use crate::file::heads_max;
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
-use crate::lru::Lru;
 use crate::object::Object;
 use crate::pool;
 use parking_lot::{FairMutex, Mutex};
@@ -27,9 +27,6 @@ const LENGTH_MAX: u64 = i64::MAX as u64;
 
 /// What an object takes besides its blocks: itself, with the two counts of its `Arc`.
 pub(crate) const OBJECT_BYTES: u64 = 128;
-
-/// How many of the oldest objects are looked at for one that nobody reads.
-const LOOK_MAX: usize = 64;
 
 /// The memory engine.
 pub struct Memory {
@@ -48,7 +45,7 @@ pub(crate) struct Space {
     evict_max: AtomicU64,
     linked: AtomicU64,
     held: AtomicU64,
-    order: Mutex<Lru>,
+    order: Mutex<Box<dyn Order<Arc<Object>> + Send>>,
     /// Held by the one who evicts to make room for itself; given on in the order of asking.
     turn: FairMutex<()>,
     /// How many evict, or wait for their turn to.
@@ -71,15 +68,25 @@ impl std::fmt::Debug for Space {
 }
 
 impl Memory {
-    /// An engine of `size` bytes of payload; `None` is unlimited.
+    /// An engine of `size` bytes of payload, with the default policy of eviction; `None` is unlimited.
     pub fn new(name: &str, size: Option<u64>, evictions: Arc<dyn Evictions>) -> Self {
-        Self::over(Space::new(name, size.unwrap_or(u64::MAX)), evictions)
+        Self::with_policy(name, size, Policy::default(), evictions)
+    }
+
+    /// As [`Memory::new`], with that policy.
+    pub fn with_policy(name: &str, size: Option<u64>, policy: Policy, evictions: Arc<dyn Evictions>) -> Self {
+        Self::over(Space::new(name, size.unwrap_or(u64::MAX), policy), evictions)
     }
 
     /// What the file engine has in memory. The file bounds what is linked, not these sums.
-    pub(crate) fn beside_file(name: &str, file: &Arc<Arena>, evictions: Arc<dyn Evictions>) -> Self {
+    pub(crate) fn beside_file(
+        name: &str,
+        file: &Arc<Arena>,
+        policy: Policy,
+        evictions: Arc<dyn Evictions>,
+    ) -> Self {
         let size = file.size() + heads_max(file.size());
-        Self::over(Space { file: Some(Arc::clone(file)), ..Space::new(name, size) }, evictions)
+        Self::over(Space { file: Some(Arc::clone(file)), ..Space::new(name, size, policy) }, evictions)
     }
 
     fn over(space: Space, evictions: Arc<dyn Evictions>) -> Self {
@@ -115,7 +122,7 @@ impl Memory {
     pub(crate) fn evict_all(&self) {
         loop {
             // The lock is let go of before the object is.
-            let oldest = self.space.order.lock().pop(0, |_| true);
+            let oldest = self.space.order.lock().evict_any();
             let Some(oldest) = oldest else { break };
             self.space.evict(&oldest);
         }
@@ -126,8 +133,8 @@ impl Drop for Memory {
     /// The order and its objects hold each other: it lets go of them, so that memory goes with the last reader.
     fn drop(&mut self) {
         loop {
-            let oldest = self.space.order.lock().pop(0, |_| true);
-            if oldest.is_none() {
+            let next = self.space.order.lock().evict_any();
+            if next.is_none() {
                 break;
             }
         }
@@ -195,7 +202,7 @@ impl Engine for Memory {
             linked: load(&space.linked),
             space: if space.size == u64::MAX { 0 } else { space.size.saturating_sub(held) },
             evicted: load(&space.evicted),
-            moved: space.order.lock().moved,
+            moved: space.order.lock().moved(),
             file: None,
         }
     }
@@ -213,7 +220,7 @@ impl Engine for Memory {
 }
 
 impl Space {
-    fn new(name: &str, size: u64) -> Self {
+    fn new(name: &str, size: u64, policy: Policy) -> Self {
         Self {
             name: name.to_owned(),
             file: None,
@@ -222,7 +229,7 @@ impl Space {
             evict_max: AtomicU64::new(50),
             linked: AtomicU64::new(0),
             held: AtomicU64::new(0),
-            order: Mutex::default(),
+            order: Mutex::new(policy.order()),
             turn: FairMutex::default(),
             evicting: AtomicU64::new(0),
             evictions: OnceLock::new(),
@@ -363,13 +370,15 @@ impl Space {
 
     /// Puts a complete object into the eviction order, unless it is gone already.
     pub(crate) fn join_order(&self, object: &Arc<Object>) {
+        // Asked before the lock is taken: it has a lock of its own.
+        let size = object.memory_size();
         {
             let mut order = self.order.lock();
             // `unlink` marks first and leaves the order after: whichever comes second sees the other.
             if object.is_gone() {
                 return;
             }
-            order.insert(object);
+            order.insert(object, size);
         }
         if let Some(keeper) = self.keeper() {
             keeper.stored(object);
@@ -379,7 +388,7 @@ impl Space {
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
-        let held = self.order.lock().remove(object);
+        let held = self.order.lock().remove(object.place());
         drop(held);
     }
 
@@ -387,10 +396,13 @@ impl Space {
     fn evict_one(&self, shortage: Shortage) -> bool {
         // Index and order hold one reference each: two is nobody else. Others are passed over while there is a choice.
         let unused = |object: &Arc<Object>| Arc::strong_count(object) <= 2;
-        let victim = match shortage {
-            Shortage::Linked => self.order.lock().pop(LOOK_MAX, unused),
-            // What is in use stays held when it is evicted: that would only lose it.
-            Shortage::Held => self.order.lock().pop_only(LOOK_MAX, unused),
+        let victim = {
+            let mut order = self.order.lock();
+            match (order.evict(LOOK_MAX, &unused), shortage) {
+                (None, Shortage::Linked) => order.evict_any(),
+                // What is in use stays held when it is evicted: that would only lose it.
+                (victim, Shortage::Linked | Shortage::Held) => victim,
+            }
         };
         let Some(victim) = victim else { return false };
         self.evict(&victim);

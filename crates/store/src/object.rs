@@ -19,6 +19,8 @@
 
 use crate::body::Rest;
 use crate::entry::Entry;
+use crate::eviction::uses::{self, Uses};
+use crate::eviction::{Item, Place};
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -91,8 +93,6 @@ pub struct Attributes {
 
 /// A mark: taken out of the index.
 const GONE: u8 = 1;
-/// A mark: used since the eviction order last looked.
-const USED: u8 = 2;
 /// A mark: a newer object may answer the same requests.
 const SHADED: u8 = 4;
 /// A mark that never changes: its body lies in a file, as far as it is not in the window of one that outgrew the store.
@@ -101,8 +101,7 @@ const IN_FILE: u8 = 8;
 /// Not on any device.
 const NO_ENTRY: u32 = u32::MAX;
 
-/// Not in any list.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
+const _: () = assert!((GONE | SHADED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
 
 /// A stored response. See the module.
 ///
@@ -126,13 +125,13 @@ pub struct Object {
     ban: AtomicU32,
     /// What its engine's device knows it by, or [`NO_ENTRY`]; written under `lock`.
     entry: AtomicU32,
-    /// Its place in the eviction order; read and written under the order's lock only.
-    pub(crate) lru_slot: AtomicU32,
+    /// Its place in the eviction order.
+    place: Place,
     vxid: u32,
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`USED`], [`SHADED`] and [`IN_FILE`].
+    /// [`GONE`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
     marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -162,7 +161,7 @@ impl Object {
             hits: AtomicU32::new(0),
             ban: AtomicU32::new(narrow(attributes.ban)),
             entry: AtomicU32::new(NO_ENTRY),
-            lru_slot: AtomicU32::new(NO_SLOT),
+            place: Place::default(),
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
@@ -295,7 +294,7 @@ impl Object {
     }
 
     /// Notes a use at `second`, unless the last noted one is less than `interval` seconds ago: eviction passes an object
-    /// over once for it. Writes nothing but the object itself.
+    /// over for it. Writes nothing but the object itself.
     #[inline]
     pub fn note_use(&self, second: u32, interval: u32) {
         let last = self.last_use.load(Ordering::Relaxed);
@@ -303,9 +302,7 @@ impl Object {
             return;
         }
         self.last_use.store(second, Ordering::Relaxed);
-        if self.marks.load(Ordering::Relaxed) & USED == 0 {
-            self.marks.fetch_or(USED, Ordering::Relaxed);
-        }
+        self.uses().note();
     }
 
     /// Notes that a newer object under the same key may answer the same requests.
@@ -323,12 +320,6 @@ impl Object {
     #[inline]
     pub fn is_in_file(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & IN_FILE != 0
-    }
-
-    /// Whether a use was noted since the last question.
-    pub(crate) fn take_used(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) & USED != 0
-            && self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
     }
 
     /// Marks it as taken out of the index; false if it was before.
@@ -358,6 +349,22 @@ impl Object {
 /// A ban's number as an object keeps it.
 fn narrow(sequence: u64) -> u32 {
     u32::try_from(sequence).unwrap_or(u32::MAX)
+}
+
+impl Item for Object {
+    /// Variants under one key count as one name.
+    fn digest(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.key;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn uses(&self) -> Uses<'_> {
+        Uses::new(&self.marks)
+    }
 }
 
 fn pack(seconds: Seconds) -> AtomicU32 {

@@ -29,8 +29,12 @@ impl Named {
     fn new(name: &str, size: u64) -> Self {
         let path = std::env::temp_dir().join(format!("copal-store-{name}.{}", std::process::id()));
         let evicted = Arc::new(Evicted::default());
-        let file =
-            File::open("disk", &file_options(path.clone(), size), Arc::clone(&evicted) as Arc<dyn Evictions>);
+        let file = File::open(
+            "disk",
+            &file_options(path.clone(), size),
+            copal_store::Policy::Lru,
+            Arc::clone(&evicted) as Arc<dyn Evictions>,
+        );
         Self { engine: Arc::new(file.expect("there is room for a file")), path, evicted }
     }
 
@@ -120,7 +124,12 @@ fn what_is_in_memory_is_bounded_too() {
 #[test]
 fn two_stores_on_one_file_are_refused() {
     let one = Named::new("twice", 1 << 20);
-    let other = File::open("two", &file_options(one.path.clone(), 1 << 20), Arc::new(Evicted::default()));
+    let other = File::open(
+        "two",
+        &file_options(one.path.clone(), 1 << 20),
+        copal_store::Policy::Lru,
+        Arc::new(Evicted::default()),
+    );
     assert!(matches!(other.err(), Some(OpenError::Taken(path)) if path == one.path));
 }
 
@@ -194,7 +203,12 @@ fn a_write_that_fails_ends_the_fill() {
     // A file in memory can be closed to writers after it was opened.
     let memory = memfd_create("store", MemfdFlags::ALLOW_SEALING).unwrap();
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
-    let file = File::open("s0", &file_options(path, 1 << 20), Arc::new(Evicted::default()));
+    let file = File::open(
+        "s0",
+        &file_options(path, 1 << 20),
+        copal_store::Policy::Lru,
+        Arc::new(Evicted::default()),
+    );
     let engine: Arc<dyn Engine> = Arc::new(file.unwrap());
     let mut fill = begin(&engine, 1, b"head", Some(300_000)).unwrap();
     let object = Arc::clone(fill.object());

@@ -262,6 +262,8 @@ fn in_memory() {
 fn in_a_file() {
     every_byte_is_right_and_everything_comes_back(|index| {
         let options = file_options(std::env::temp_dir(), SIZE);
-        Arc::new(File::open("s0", &options, index).expect("there is room for a file"))
+        Arc::new(
+            File::open("s0", &options, copal_store::Policy::Lru, index).expect("there is room for a file"),
+        )
     });
 }

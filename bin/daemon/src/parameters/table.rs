@@ -6,6 +6,7 @@ use super::value::{BitNames, Kind, Value};
 use super::{Access, Flag, Row};
 use copal_cache::settings::CacheStatus;
 use copal_observe as observe;
+use copal_store::Policy;
 use std::collections::BTreeMap;
 
 /// What a field of [`Parameters`] has in common with [`Value`].
@@ -196,7 +197,7 @@ parameters! {
     listen_depth: u64 = 1024, Count(0, None), "connections", [MustRestart],
         "How many connections may wait to be accepted on a listening socket.";
     lru_interval: f64 = 2.0, Seconds(0.0, None), "seconds", [Experimental],
-        "How long after a use an object's further uses do not move it in the order of eviction.";
+        "How long after a use an object's further uses do not count in the order of eviction.";
     max_esi_depth: u64 = 5, Count(0, None), "levels", [],
         "How deep ESI includes may be nested.";
     max_restarts: u64 = 4, Count(0, None), "restarts", [],
@@ -272,6 +273,9 @@ parameters! {
          Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
+    eviction_policy: String = Policy::default().name().to_owned(), Word(Policy::NAMES), "", [MustRestart],
+        "Which objects of a full store go: by their last use (lru, as near as second chance comes to it), by S3-FIFO (s3fifo) \
+         or by SIEVE (sieve). What each would hit of an access log, copal sim tells. Copal's own.";
     fetch_bytes_max: u64 = 0, Bytes(0, None), "bytes", [],
         "The longest body that is taken from a backend; a longer one fails, and its readers are cut. Zero is no limit. \
          Copal's own.";

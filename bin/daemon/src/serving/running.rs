@@ -73,7 +73,8 @@ impl Running {
         let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
         let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
         let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
-        let opened = fixed.storage.iter().map(|spec| stores::open(spec, Arc::clone(&index) as _));
+        let policy = wire_up::eviction(parameters);
+        let opened = fixed.storage.iter().map(|spec| stores::open(spec, policy, Arc::clone(&index) as _));
         let stores = opened.collect::<Result<Vec<_>, String>>()?;
         let (transient, named) = stores.split_last().expect("there is always a Transient store");
         debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);

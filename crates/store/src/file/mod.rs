@@ -20,6 +20,7 @@ pub use arena::FileStatistics;
 pub use options::{Advice, FileOptions, FileSize, OpenError};
 
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Statistics};
+use crate::eviction::Policy;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::memory::Memory;
@@ -45,9 +46,14 @@ impl File {
     ///
     /// # Errors
     /// [`OpenError`], which says what to do.
-    pub fn open(name: &str, options: &FileOptions, evictions: Arc<dyn Evictions>) -> Result<Self, OpenError> {
+    pub fn open(
+        name: &str,
+        options: &FileOptions,
+        policy: Policy,
+        evictions: Arc<dyn Evictions>,
+    ) -> Result<Self, OpenError> {
         let arena = Arc::new(Arena::new(open::open(options)?, options.advice)?);
-        let memory = Memory::beside_file(name, &arena, evictions);
+        let memory = Memory::beside_file(name, &arena, policy, evictions);
         Ok(Self { memory, arena })
     }
 

@@ -26,6 +26,7 @@ pub use upkeep::Pace;
 use crate::device::Device;
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Keeper, Loaded, NotLoaded, Statistics};
 use crate::entry::Entry;
+use crate::eviction::Policy;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::memory::Memory;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub kind: &'static str,
     /// Bytes of memory for resident objects.
     pub memory: u64,
+    /// Which of them leave memory first.
+    pub policy: Policy,
     /// Devices by speed, the fastest first; at least one.
     pub tiers: Vec<Vec<DeviceSpec>>,
     /// The process's number of the first of these devices; the others follow.
@@ -125,7 +128,12 @@ impl Persistent {
     /// # Panics
     /// If there is no device.
     pub fn open(settings: Settings, evictions: Arc<dyn Evictions>) -> Result<Self, NotOpened> {
-        let memory = Memory::new(&settings.name, Some(settings.memory), Arc::clone(&evictions));
+        let memory = Memory::with_policy(
+            &settings.name,
+            Some(settings.memory),
+            settings.policy,
+            Arc::clone(&evictions),
+        );
         let mut stations = Vec::new();
         let mut listeners = Vec::new();
         let mut number = settings.first_device;

@@ -6,6 +6,7 @@ use copal_store::cursor::Cut;
 use copal_store::file::{Advice, FileSize};
 use copal_store::{
     Attributes, Creation, Cursor, Engine, Evictions, File, FileOptions, Fill, Flags, Full, Memory, Object,
+    Policy,
 };
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -34,19 +35,24 @@ impl Evictions for Evicted {
     }
 }
 
-/// Makes an engine of that size, or of one that no test fills.
+/// Makes an engine of that size, or of one that no test fills, whose order of eviction is the plainest one.
 pub(crate) type Make = fn(Option<u64>) -> (Arc<dyn Engine>, Arc<Evicted>);
 
 pub(crate) fn memory(size: Option<u64>) -> (Arc<dyn Engine>, Arc<Evicted>) {
+    engine_with(size, Policy::Lru)
+}
+
+pub(crate) fn engine_with(size: Option<u64>, policy: Policy) -> (Arc<dyn Engine>, Arc<Evicted>) {
     let evicted = Arc::new(Evicted::default());
-    (Arc::new(Memory::new("s0", size, Arc::clone(&evicted) as Arc<dyn Evictions>)), evicted)
+    let evictions = Arc::clone(&evicted) as Arc<dyn Evictions>;
+    (Arc::new(Memory::with_policy("s0", size, policy, evictions)), evicted)
 }
 
 /// In a file without a name.
 pub(crate) fn file(size: Option<u64>) -> (Arc<dyn Engine>, Arc<Evicted>) {
     let evicted = Arc::new(Evicted::default());
     let options = file_options(std::env::temp_dir(), size.unwrap_or(64 << 20));
-    let file = File::open("s0", &options, Arc::clone(&evicted) as Arc<dyn Evictions>);
+    let file = File::open("s0", &options, Policy::Lru, Arc::clone(&evicted) as Arc<dyn Evictions>);
     (Arc::new(file.expect("there is room for a file")), evicted)
 }
 
