@@ -9,6 +9,7 @@ use crate::volume::Facts;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// A response about to be stored.
 #[derive(Debug)]
@@ -116,8 +117,9 @@ pub(crate) trait Keeper: Send + Sync {
     /// The object of `entry` leaves memory; it was used so.
     fn note_use(&self, entry: Entry, hits: u32, last_use: u32);
 
-    /// How many bytes wait to be written: memory that cannot be evicted yet.
-    fn unwritten(&self) -> u64;
+    /// Whether so much waits to be written that fills are to wait for it: that memory cannot be evicted yet. `waker` is called
+    /// when some of it was written.
+    fn is_behind(&self, waker: &Waker) -> bool;
 }
 
 /// Whether a store takes objects.

@@ -95,6 +95,19 @@ impl Fill {
         Ok(self.tail_room())
     }
 
+    /// As [`Fill::room`], but waits where further memory is needed while the store's devices are behind with what is to be
+    /// written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at any time.
+    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<&mut [u8], Full>> {
+        let grows = self.left_in_tail() == 0 && self.left_to_come() > 0 && !self.windowed;
+        if grows
+            && let Some(keeper) = self.space.keeper()
+            && keeper.is_behind(context.waker())
+        {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.room())
+    }
+
     /// Publishes `bytes` that were written into the room. If a device cannot take them, readers never see them nor what
     /// follows, there is no room any more, and the object fails.
     ///

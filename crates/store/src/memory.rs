@@ -370,18 +370,16 @@ impl Space {
 
     /// Puts a complete object into the eviction order, unless it is gone already.
     pub(crate) fn join_order(&self, object: &Arc<Object>) {
+        // First, so that it is not evicted before it was written.
+        if let Some(keeper) = self.keeper().filter(|_| !object.is_gone()) {
+            keeper.stored(object);
+        }
         // Asked before the lock is taken: it has a lock of its own.
         let size = object.memory_size();
-        {
-            let mut order = self.order.lock();
-            // `unlink` marks first and leaves the order after: whichever comes second sees the other.
-            if object.is_gone() {
-                return;
-            }
+        let mut order = self.order.lock();
+        // `unlink` marks first and leaves the order after: whichever comes second sees the other.
+        if !object.is_gone() {
             order.insert(object, size);
-        }
-        if let Some(keeper) = self.keeper() {
-            keeper.stored(object);
         }
     }
 

@@ -13,7 +13,8 @@
 //! the object has an *entry*. Evicted from memory, the entry stands for it; asked for again it is *loaded*: a fill whose
 //! origin is the device, so that readers stream along as they do with a fetch. Nothing of this blocks a thread that serves.
 //!
-//! Memory is never full of what waits to be written: a fill waits while that is more than half of the memory part.
+//! Memory is never full of what waits to be written: fills wait while that is more than a third of the memory part, and
+//! beyond two thirds what is stored is not written.
 
 mod events;
 mod loader;
@@ -35,10 +36,12 @@ use crate::volume::{self, EntryId, Facts, Health as VolumeHealth, OpenError, Vol
 use events::DeviceEvents;
 use loader::Loads;
 use queue::Queue;
+use parking_lot::Mutex;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::thread::JoinHandle;
 
 /// A device to be opened.
@@ -109,6 +112,10 @@ pub(crate) struct Core {
     evictions: Arc<dyn Evictions>,
     pace: Arc<Pace>,
     ends: AtomicBool,
+    /// With more bytes than this waiting to be written, fills wait; with twice as many, what is stored is not written.
+    behind: u64,
+    /// Fills that wait.
+    fills: Mutex<Vec<Waker>>,
     /// Objects that no record was written of: too large, or no device took them.
     unkept: AtomicU64,
 }
@@ -164,6 +171,8 @@ impl Persistent {
             evictions,
             pace: settings.pace,
             ends: AtomicBool::new(false),
+            behind: settings.memory / 3,
+            fills: Mutex::default(),
             unkept: AtomicU64::new(0),
         });
         listeners.iter().for_each(|listener| listener.attach(&core));
@@ -235,9 +244,16 @@ impl Core {
             .min_by_key(|station| station.unwritten.load(Ordering::Relaxed))
     }
 
+    /// Some of what waits was written: fills look again.
+    fn wake_fills(&self) {
+        let waiting = std::mem::take(&mut *self.fills.lock());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
     /// Gives `object` to the writer of a device of `tier`.
     fn write_soon(&self, object: &Arc<Object>, tier: usize) {
-        let Some(station) = self.choose(tier) else {
+        let fits = self.waiting() <= self.behind.saturating_mul(2);
+        let Some(station) = self.choose(tier).filter(|_| fits) else {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             return;
         };
@@ -274,8 +290,16 @@ impl Keeper for Core {
         }
     }
 
-    fn unwritten(&self) -> u64 {
-        self.waiting()
+    fn is_behind(&self, waker: &Waker) -> bool {
+        if self.waiting() <= self.behind {
+            return false;
+        }
+        self.fills.lock().push(waker.clone());
+        // Written just now: nobody else may call the waker.
+        if self.waiting() <= self.behind {
+            self.wake_fills();
+        }
+        true
     }
 }
 

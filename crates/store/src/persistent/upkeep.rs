@@ -55,9 +55,6 @@ impl Pace {
         }
     }
 
-    /// A record was written: who waits for memory may look again.
-    pub(super) fn wrote(&self) {}
-
     /// Ends a rest early.
     pub(super) fn wake(&self) {
         let _guard = self.lock.lock();

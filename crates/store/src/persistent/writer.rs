@@ -26,7 +26,7 @@ pub(super) fn run(core: &Core, index: usize) {
                 }
                 drop(object);
                 station.unwritten.fetch_sub(bytes, Ordering::Relaxed);
-                core.pace.wrote();
+                core.wake_fills();
             }
             Taken::Nothing => {}
             Taken::Closed => return,
