@@ -30,6 +30,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::device::FileDevice;
+use store::persistent::Pace;
 use store::{DeviceReport, Engine};
 use vcl::instance::Instance;
 
