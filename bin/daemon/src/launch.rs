@@ -118,9 +118,6 @@ fn read_vcls(arguments: &Arguments, parameters: &Parameters) -> Result<Vec<(Stri
 /// `-s`, with a warning for what has no effect, and what it means for `-o`.
 fn read_stores(arguments: &Arguments) -> Result<Vec<Store>, Failure> {
     let stores = storage::parse_all(&arguments.storage, &Machine::this()).map_err(failed)?;
-    for spec in &stores.specs {
-        storage::build::available(spec).map_err(failed)?;
-    }
     if arguments.recover && stores.specs.iter().all(|spec| spec.devices().is_empty()) {
         return Err(failed(
             "-o recover: there is no store that outlives a start (-s persistent, tier or mse)",

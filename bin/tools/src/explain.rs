@@ -54,16 +54,7 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
 
 /// The command line with the options that stand behind the URL.
 fn whole(given: &Given) -> Result<Given, Failure> {
-    let mut whole = Given { options: given.options.clone(), operands: Vec::new() };
-    let mut rest = given.operands.clone();
-    while !rest.is_empty() {
-        whole.operands.push(rest.remove(0));
-        let more = options::parse(OPTIONS, rest.into_iter().map(Into::into).collect());
-        let more = more.map_err(|fault| Failure::Usage(format!("copal explain: {fault}\n")))?;
-        whole.options.extend(more.options);
-        rest = more.operands;
-    }
-    Ok(whole)
+    options::anywhere(OPTIONS, given).map_err(|fault| Failure::Usage(format!("copal explain: {fault}\n")))
 }
 
 #[cfg(test)]

@@ -66,6 +66,36 @@ impl Body {
         Self::Object(Rc::clone(known), Cursor::new(known, from, end))
     }
 
+    /// From now on what [`Body::slices`] gives goes to a socket's system call, and nobody looks at it on the way: what lies
+    /// in a file is then not copied first.
+    pub fn give_to_kernel(&mut self) {
+        match self {
+            Self::Object(_, cursor) => cursor.give_to_kernel(),
+            Self::Sparse(reader) => reader.give_to_kernel(),
+            // Most of these are looked at, and what is not costs a copy.
+            Self::Empty
+            | Self::Bytes(..)
+            | Self::Parts(_)
+            | Self::Relay(_)
+            | Self::Filtered(_)
+            | Self::Esi(_) => {}
+        }
+    }
+
+    /// A system call could not read what [`Body::slices`] gave (`EFAULT`): the file that it lies in is damaged.
+    pub fn report_fault(&self) {
+        match self {
+            Self::Object(known, cursor) => cursor.report_fault(known),
+            Self::Sparse(reader) => reader.report_fault(),
+            Self::Empty
+            | Self::Bytes(..)
+            | Self::Parts(_)
+            | Self::Relay(_)
+            | Self::Filtered(_)
+            | Self::Esi(_) => {}
+        }
+    }
+
     /// Waits until there are bytes to write; `false` at the end.
     ///
     /// # Errors

@@ -31,6 +31,7 @@ use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
 use catalog::index::Key;
+use catalog::index::cold::Loads;
 use catalog::index::insist::Insistent;
 use catalog::reason::Reason;
 use copal_base as base;
@@ -229,6 +230,8 @@ pub struct Exchange {
     pub(crate) demand: Option<Demand>,
     /// How it waits, if it insists on the origin's word.
     pub(crate) insistent: Option<Arc<Insistent>>,
+    /// What it learnt of stored responses that were on devices; none before it looks for any.
+    pub(crate) loads: Option<Arc<Loads>>,
     /// What became of it, for `Cache-Status`.
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
@@ -319,6 +322,7 @@ impl Exchange {
             rfc: false,
             demand: None,
             insistent: None,
+            loads: None,
             handled: Handled::default(),
             own_fields: None,
             proto: None,
@@ -460,6 +464,7 @@ impl Exchange {
         self.let_pieces_go();
         self.demand = None;
         self.insistent = None;
+        self.loads = None;
         self.handled = Handled::default();
         self.own_fields = None;
         self.trouble = None;

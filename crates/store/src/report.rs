@@ -1,6 +1,6 @@
 //! What an engine says of itself to people: for `storage.list`.
 
-use crate::volume::Health;
+use crate::engine::Health;
 use std::path::PathBuf;
 
 /// A store.
@@ -40,6 +40,7 @@ impl Health {
     pub fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
+            Self::Degraded => "degraded",
             Self::Draining => "draining",
             Self::Failed => "failed",
         }

@@ -30,6 +30,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::device::FileDevice;
+use store::persistent::Pace;
 use store::{DeviceReport, Engine};
 use vcl::instance::Instance;
 
@@ -53,6 +54,8 @@ pub(super) struct Running {
     parts: Parts,
     /// The stores, `Transient` last.
     engines: Vec<Arc<dyn Engine>>,
+    /// How often their devices are written to and looked through.
+    pace: Arc<Pace>,
     services: HashMap<String, Service>,
     /// Discarded, still in use by requests.
     lingering: Vec<Arc<Vcl>>,
@@ -76,9 +79,17 @@ impl Running {
         let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
         let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
         let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
-        let parts =
-            storage::build::Parts { devices, evictions: Arc::clone(&index) as _, recover: fixed.recover };
+        let policy = wire_up::eviction(parameters);
+        let pace = Arc::new(Pace::default());
+        let parts = storage::build::Parts {
+            devices,
+            evictions: Arc::clone(&index) as _,
+            policy,
+            pace: Arc::clone(&pace),
+            recover: fixed.recover,
+        };
         let engines = storage::build::build(&fixed.stores, parts).map_err(|error| error.to_string())?;
+        adopt(&index, &engines, clock.now());
         let (transient, named) = engines.split_last().expect("there is always a Transient store");
         debug_assert_eq!(transient.name(), storage::TRANSIENT);
         let shared = Arc::new(Shared {
@@ -113,6 +124,7 @@ impl Running {
             fixed: Arc::clone(fixed),
             parts,
             engines,
+            pace,
             services: HashMap::new(),
             lingering: Vec::new(),
             threads: None,
@@ -384,6 +396,8 @@ impl Running {
         for engine in &self.engines {
             engine.set_evict_max(parameters.nuke_limit);
         }
+        self.pace.set_journal_sync(Duration::from_secs_f64(parameters.journal_sync.clamp(0.0, 60.0)));
+        self.pace.set_scrub_rate(parameters.scrub_rate);
         let log = &self.parts.log;
         let settings = wire_up::log(parameters);
         log.set_mask(settings.mask);
@@ -462,7 +476,10 @@ impl Running {
 
     /// Adds a ban.
     pub(super) fn ban(&self, words: &[String]) -> Result<(), String> {
-        self.parts.shared.bans.add_words(words, self.parts.shared.now()).map(|_| ())
+        self.parts.shared.bans.add_words(words, self.parts.shared.now())?;
+        // Who has its reply may rely upon it, whatever happens to this process.
+        let synced = self.engines.iter().try_for_each(|engine| engine.sync());
+        synced.map_err(|error| format!("The ban is in force, but a device did not take it: {error}"))
     }
 
     /// Sets the last transaction number, if it is given; gives it and how many numbers a thread takes at once.
@@ -519,7 +536,18 @@ impl Running {
             vcl.instance.fini(&mut host::LoadHost::new(&self.parts.shared, vcl, &self.parts.log));
         }
         self.upkeep.stop();
+        self.engines.iter().for_each(|engine| engine.close());
     }
+}
+
+/// Takes in what engines found on their devices, if any have some.
+fn adopt(index: &catalog::index::Index, engines: &[Arc<dyn Engine>], now: base::Time) {
+    let lasting: Vec<_> = engines.iter().filter(|engine| !engine.devices().is_empty()).cloned().collect();
+    if lasting.is_empty() {
+        return;
+    }
+    let found = index.attach(lasting, now);
+    log::info("found on devices", &[("objects", &found.entries), ("useless", &found.useless)]);
 }
 
 fn temperature(warm: bool) -> &'static str {

@@ -42,8 +42,8 @@ pub(crate) enum Error {
 /// What is wrong with a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// This program has no such store.
-    Missing,
+    /// The store itself refuses: what it says.
+    Engine(String),
     /// There is no path.
     NoPath,
     /// There is no size.
@@ -126,7 +126,7 @@ impl fmt::Display for Error {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("this storage method is not in this version of copald"),
+            Self::Engine(why) => f.write_str(why),
             Self::NoPath => f.write_str("path is mandatory"),
             Self::NoSize => f.write_str("no size specified"),
             Self::Size { what, text, why } => write!(f, "{what} \"{text}\": {why}"),
@@ -155,6 +155,13 @@ pub(crate) enum Failure {
         /// Why.
         source: store::device::OpenError,
     },
+    /// The file of `-s file` cannot be had.
+    File {
+        /// The kind, as it was given.
+        kind: String,
+        /// Why.
+        source: store::file::OpenError,
+    },
     /// The worker could not come to the file.
     Unreachable {
         /// The kind, as it was given.
@@ -179,6 +186,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open { kind, source } => write!(f, "(-s{kind}) {source}"),
+            Self::File { kind, source } => write!(f, "(-s{kind}) {source}"),
             Self::Unreachable { kind, path } => write!(
                 f,
                 "(-s{kind}) \"{path}\" is where the worker's user may not go: give it rights to the folders above, or start with -j none"

@@ -12,6 +12,7 @@ use copal_store as store;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use store::File;
 use store::device::{Device as _, FileDevice, OpenOptions, Taken};
 
 /// How long a daemon that was killed may take to let go of its files: its memory is given back first.
@@ -63,6 +64,8 @@ fn absolute(path: &Path, kind: &str) -> Result<std::path::PathBuf, Failure> {
 /// Makes the file of `-s file` for the user that will open it.
 fn give_to_worker(file: &mut FileSpec, kind: &str, jail: Jail) -> Result<(), Failure> {
     file.path = absolute(&file.path, kind)?;
+    File::check(&super::build::file_options(file))
+        .map_err(|source| Failure::File { kind: kind.to_owned(), source })?;
     if jail == Jail::None {
         return Ok(());
     }
