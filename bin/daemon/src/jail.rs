@@ -136,6 +136,15 @@ impl Jail {
         chown(path, Some(worker), Some(group))
     }
 
+    /// Gives the worker a file.
+    ///
+    /// # Errors
+    /// It cannot be given away.
+    pub(crate) fn worker_file(self, path: &Path) -> io::Result<()> {
+        let Self::Unix { worker, group } = self else { return Ok(()) };
+        chown(path, Some(worker), Some(group))
+    }
+
     /// Whether the worker may pass through all directories above `path`, as far as they can be looked at. Access lists
     /// and the like are not looked at.
     pub(crate) fn worker_reaches(self, path: &Path) -> bool {

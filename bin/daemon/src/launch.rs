@@ -6,10 +6,10 @@ use crate::jail::Jail;
 use crate::management::{Management, general};
 use crate::outlet::Outlet;
 use crate::parameters::{self, Parameters};
-use crate::plant::{Plant, Source};
 use crate::remote::{Fixed, Remote};
+use crate::server::{Server, Source};
 use crate::workdir::{self, WorkDirectory};
-use crate::{background, compile, limits, log, panic, storage_spec};
+use crate::{background, compile, limits, log, panic, storage_spec, stores};
 use admin::{Commands as _, Reply};
 use base::clock::{Clock, SystemClock};
 use copal_admin as admin;
@@ -139,6 +139,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
     let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
+    stores::prepare(&stores, jail).map_err(failed)?;
     let specs = listen_specs(&arguments.listen)?;
     let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
     // A daemon that was killed leaves it, and tools take it for a worker's.
@@ -221,7 +222,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let served = tokio::task::LocalSet::new()
         .block_on(&runtime, control::run(management, signals, sides, secret, Some(shm)))
         .map_err(|error| failed(format!("control thread: {error}")))?;
-    let exit_bits = served.borrow().plant().exit_bits();
+    let exit_bits = served.borrow().server().exit_bits();
     drop(pid_file);
     // Who looks for a command line is to find none, not a closed port.
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
@@ -232,17 +233,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(exit_bits))
 }
 
-/// What the kernel says, without its number.
-fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split_once(" (os error").map_or(text.clone(), |(reason, _)| reason.to_owned())
-}
-
 /// The file of `-I`.
 fn read_commands(path: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(COMMANDS_MAX).read_to_end(&mut text));
-    read.map_err(|error| failed(format!("\tCan't open {path}: {}", reason(&error))))?;
+    read.map_err(|error| failed(format!("\tCan't open {path}: {}", base::reason(&error))))?;
     Ok(text)
 }
 
@@ -289,7 +284,7 @@ fn said(reply: Reply) -> Failure {
 }
 
 /// Loads the VCLs of the command line; the last one will be used.
-fn load<P: Plant>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -> Result<(), Failure> {
+fn load<P: Server>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -> Result<(), Failure> {
     for (name, source) in &vcls {
         management.load(name, source).map_err(said)?;
     }
@@ -300,8 +295,8 @@ fn load<P: Plant>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -
 }
 
 /// Says in the log what listens where.
-fn announce<P: Plant>(management: &Management<P>, entrance: &Entrance) {
-    for place in management.plant().listening() {
+fn announce<P: Server>(management: &Management<P>, entrance: &Entrance) {
+    for place in management.server().listening() {
         let port = place.port.map_or(String::new(), |port| port.to_string());
         log::info("listening", &[("name", &place.name), ("address", &place.address), ("port", &port)]);
     }

@@ -1,6 +1,9 @@
 //! The stores that `-s` asks for.
 
+use copal_store as store;
 use std::fmt;
+use store::FileOptions;
+use store::file::{Advice, FileSize};
 
 /// The name of the store for what is short-lived or not cacheable. It is there also if nobody asks for it.
 pub(crate) const TRANSIENT: &str = "Transient";
@@ -8,15 +11,17 @@ pub(crate) const TRANSIENT: &str = "Transient";
 /// The smallest size: less is a forgotten unit.
 const SIZE_MIN: u64 = 1 << 20;
 
-/// One store in memory, the only kind of this version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One store.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spec {
     /// The name: given, or `s0`, `s1` ... in the order of the command line.
     pub(crate) name: String,
-    /// The kind, for `storage.list`: `malloc`, or `debug`, which is the same.
+    /// The kind, for `storage.list`: `malloc`, or `debug`, which is the same, or `file`.
     pub(crate) kind: &'static str,
-    /// Bytes of payload; `None` is unlimited.
+    /// Bytes of payload in memory; `None` is unlimited.
     pub(crate) size: Option<u64>,
+    /// The file of `-s file`.
+    pub(crate) file: Option<FileOptions>,
 }
 
 /// Why an `-s` is refused.
@@ -46,7 +51,7 @@ pub(crate) fn parse_all(arguments: &[String]) -> Result<Vec<Spec>, Error> {
         }
         specs.push(spec);
     }
-    let unlimited = |name: &str| Spec { name: name.to_owned(), kind: "malloc", size: None };
+    let unlimited = |name: &str| Spec { name: name.to_owned(), kind: "malloc", size: None, file: None };
     let transient = match specs.iter().position(|spec| spec.name == TRANSIENT) {
         Some(index) => specs.remove(index),
         None => unlimited(TRANSIENT),
@@ -80,7 +85,11 @@ fn parse(argument: &str, unnamed: &mut usize) -> Result<Spec, Error> {
         // Varnish's variant for its own tests, which hands out more or less room than it was asked for. Here room is never
         // more or less than that.
         "debug" => return parse_debug(argument, &parts.collect::<Vec<_>>(), named(name, unnamed)),
-        kind @ ("file" | "persistent" | "deprecated_persistent" | "umem" | "mse" | "mse4" | "tier") => {
+        "file" => {
+            let file = parse_file(argument, &parts.collect::<Vec<_>>())?;
+            return Ok(Spec { name: named(name, unnamed), kind: "file", size: None, file: Some(file) });
+        }
+        kind @ ("persistent" | "deprecated_persistent" | "umem" | "mse" | "mse4" | "tier") => {
             return Err(Error(format!(
                 "(-s {argument}) storage method \"{kind}\" is not in this version of copald"
             )));
@@ -92,7 +101,7 @@ fn parse(argument: &str, unnamed: &mut usize) -> Result<Spec, Error> {
         return Err(Error(format!("(-s {argument}) too many arguments ({extra})")));
     }
     let size = size.map(|size| parse_size(argument, size)).transpose()?;
-    Ok(Spec { name: named(name, unnamed), kind: "malloc", size })
+    Ok(Spec { name: named(name, unnamed), kind: "malloc", size, file: None })
 }
 
 fn named(name: Option<&str>, unnamed: &mut usize) -> String {
@@ -107,9 +116,41 @@ fn named(name: Option<&str>, unnamed: &mut usize) -> String {
 
 fn parse_debug(argument: &str, options: &[&str], name: String) -> Result<Spec, Error> {
     match options {
-        [] | ["lessspace" | "maxspace"] => Ok(Spec { name, kind: "debug", size: None }),
+        [] | ["lessspace" | "maxspace"] => Ok(Spec { name, kind: "debug", size: None, file: None }),
         _ => Err(Error(format!("(-s {argument}) the options of \"debug\" are lessspace and maxspace"))),
     }
+}
+
+/// `path[,size[,granularity[,advice]]]`. Empty ones are as not given, but for the path.
+fn parse_file(argument: &str, options: &[&str]) -> Result<FileOptions, Error> {
+    let error = |text: String| Error(format!("(-s {argument}) {text}"));
+    if let Some(extra) = options.get(4) {
+        return Err(error(format!("too many arguments ({extra})")));
+    }
+    let option = |index: usize| options.get(index).copied().filter(|option| !option.is_empty());
+    let path = option(0).ok_or_else(|| error("path is mandatory".into()))?.into();
+    let size = option(1).map(|size| parse_file_size(argument, size)).transpose()?;
+    let bytes = |text| {
+        copal_base::units::parse_bytes(text).map_err(|why| error(format!("granularity \"{text}\": {why}")))
+    };
+    let granularity = option(2).map(bytes).transpose()?;
+    let known = |name| {
+        let advice = Advice::parse(name);
+        advice.ok_or_else(|| error(format!("invalid advice: \"{name}\"; give normal, random or sequential")))
+    };
+    let advice = option(3).map_or(Ok(Advice::default()), known)?;
+    Ok(FileOptions { path, size, granularity, advice })
+}
+
+/// Bytes, or a share of what is free.
+fn parse_file_size(argument: &str, size: &str) -> Result<FileSize, Error> {
+    let Some(percent) = size.strip_suffix('%') else {
+        return Ok(FileSize::Bytes(parse_size(argument, size)?));
+    };
+    let parsed = percent.parse().ok().filter(|percent| (0.0..=100.0).contains(percent) && *percent > 0.0);
+    parsed
+        .map(FileSize::Percent)
+        .ok_or_else(|| Error(format!("(-s {argument}) size \"{size}\": give more than 0% and at most 100%")))
 }
 
 fn parse_size(argument: &str, size: &str) -> Result<u64, Error> {
@@ -140,7 +181,7 @@ mod tests {
             .map(|specs| {
                 specs
                     .iter()
-                    .map(|&(name, size)| Spec { name: name.to_owned(), kind: "malloc", size })
+                    .map(|&(name, size)| Spec { name: name.to_owned(), kind: "malloc", size, file: None })
                     .collect::<Vec<_>>()
             })
             .map_err(str::to_owned);
@@ -163,13 +204,37 @@ mod tests {
         );
     }
 
+    fn check_file(argument: &str, expected: Result<(Option<FileSize>, Option<u64>, Advice), &str>) {
+        let parsed = parse_all(&[argument.to_owned()]).map_err(|error| error.to_string());
+        let found = parsed.map(|specs| {
+            let file = specs[0].file.clone().expect("it is a file");
+            assert_eq!((specs[0].kind, file.path.to_str()), ("file", Some("/x")));
+            (file.size, file.granularity, file.advice)
+        });
+        assert_eq!(found, expected.map_err(|why| format!("(-s {argument}) {why}")));
+    }
+
+    #[test]
+    fn files() {
+        let bytes = |bytes| Some(FileSize::Bytes(bytes));
+        check_file("file,/x", Ok((None, None, Advice::Random)));
+        check_file("disk=file,/x,50G", Ok((bytes(50 << 30), None, Advice::Random)));
+        check_file("file,/x,90%,64k", Ok((Some(FileSize::Percent(90.0)), Some(64 << 10), Advice::Random)));
+        check_file("file,/x,1g,,normal", Ok((bytes(1 << 30), None, Advice::Normal)));
+        check_file("file", Err("path is mandatory"));
+        check_file("file,/x,100k", Err("size \"100k\": too small, did you forget to specify M or G?"));
+        check_file("file,/x,0%", Err("size \"0%\": give more than 0% and at most 100%"));
+        check_file("file,/x,1g,4k,mad", Err("invalid advice: \"mad\"; give normal, random or sequential"));
+        check_file("file,/x,1g,4k,random,y", Err("too many arguments (y)"));
+    }
+
     #[test]
     fn refusals() {
         check(&["debug,1g"], Err("(-s debug,1g) the options of \"debug\" are lessspace and maxspace"));
         check(&["foo"], Err("Unknown storage method \"foo\""));
         check(
-            &["disk=file,/x,50G"],
-            Err("(-s disk=file,/x,50G) storage method \"file\" is not in this version of copald"),
+            &["disk=persistent,/x,50G"],
+            Err("(-s disk=persistent,/x,50G) storage method \"persistent\" is not in this version of copald"),
         );
         check(
             &["malloc,100k"],

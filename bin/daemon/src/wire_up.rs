@@ -2,6 +2,7 @@
 
 use crate::parameters::Parameters;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
@@ -46,7 +47,7 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         sparse_min_size: parameters.sparse_min_size,
         lru_interval: parameters.lru_interval,
         nuke_limit: parameters.nuke_limit,
-        ban_lurker: cache::ban::Pace {
+        ban_lurker: catalog::ban::Pace {
             sleep: parameters.ban_lurker_sleep,
             age: parameters.ban_lurker_age,
             batch: parameters.ban_lurker_batch,

@@ -7,9 +7,9 @@ use crate::compile::Captured;
 use crate::jail::Jail;
 use crate::link::frame::{Event, Pipe};
 use crate::link::{self, Answer, Ask, descriptors};
-use crate::plant::{Load, Plant as _};
+use crate::server::{Load, Server as _};
 use crate::serving::{Fixed, Serving};
-use crate::{log, panic, storage_spec};
+use crate::{log, panic, parameters, storage_spec};
 use base::clock::Clock;
 use copal_base as base;
 use copal_net as net;
@@ -120,38 +120,38 @@ fn obey(pipe: &mut Pipe, serving: &mut Serving) -> io::Result<()> {
 
 /// Everything that is started serving, or why it cannot be.
 fn begin(start: link::Start, sockets: Vec<OwnedFd>) -> Result<Serving, String> {
-    let doors = doors(start.doors, sockets)?;
+    let addresses = addresses(start.addresses, sockets)?;
     let storage = storage_spec::parse_all(&start.storage).map_err(|error| error.to_string())?;
     let fixed =
         Fixed { directory: start.directory, identity: start.identity, hostname: start.hostname, storage };
     let clock: Arc<dyn Clock> = Arc::new(net::clock::RealClock);
-    let mut serving = Serving::new(fixed, doors, clock);
+    let mut serving = Serving::new(fixed, addresses, clock);
     let vcls: Vec<(String, Arc<Captured>, bool)> =
         start.vcls.into_iter().map(|vcl| (vcl.name, Arc::new(vcl.captured), vcl.warm)).collect();
     let loads: Vec<Load<'_, Arc<Captured>>> =
         vcls.iter().map(|(name, program, warm)| Load { name, program, warm: *warm }).collect();
-    serving.start(&link::parameters(&start.parameters), &loads, &start.labels, &start.active)?;
+    serving.start(&parameters::from_settings(&start.parameters), &loads, &start.labels, &start.active)?;
     Ok(serving)
 }
 
-fn doors(doors: Vec<link::Door>, sockets: Vec<OwnedFd>) -> Result<Vec<Listening>, String> {
+fn addresses(addresses: Vec<link::Address>, sockets: Vec<OwnedFd>) -> Result<Vec<Listening>, String> {
     let mut sockets = sockets.into_iter().map(Listener::from);
-    let doors = doors.into_iter().map(|door| {
-        let listeners: Vec<Listener> = sockets.by_ref().take(door.sockets).collect();
-        if listeners.len() != door.sockets || listeners.is_empty() {
-            return Err(format!("listen address {}: sockets are missing", door.name));
+    let addresses = addresses.into_iter().map(|listening| {
+        let listeners: Vec<Listener> = sockets.by_ref().take(listening.sockets).collect();
+        if listeners.len() != listening.sockets || listeners.is_empty() {
+            return Err(format!("listen address {}: sockets are missing", listening.name));
         }
         Ok(Listening {
-            name: door.name,
-            protocol: if door.proxy { Protocol::Proxy } else { Protocol::Http },
-            endpoint: match door.place {
-                link::Place::Tcp(address) => Endpoint::Tcp(address),
-                link::Place::Unix(path) => Endpoint::Unix(path),
+            name: listening.name,
+            protocol: if listening.proxy { Protocol::Proxy } else { Protocol::Http },
+            endpoint: match listening.endpoint {
+                link::Endpoint::Tcp(address) => Endpoint::Tcp(address),
+                link::Endpoint::Unix(path) => Endpoint::Unix(path),
             },
             listeners,
         })
     });
-    doors.collect()
+    addresses.collect()
 }
 
 fn answer(serving: &mut Serving, ask: Ask) -> Answer {
@@ -170,7 +170,7 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::Discard(name) => serving.discard(&name),
         Ask::Users(name) => return Answer::Users(serving.users(&name)),
         Ask::Lingering => return Answer::Lingering(serving.lingering()),
-        Ask::Apply(settings) => serving.apply(&link::parameters(&settings)),
+        Ask::Apply(settings) => serving.apply(&parameters::from_settings(&settings)),
         Ask::Backends => return Answer::Backends(serving.backends()),
         Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
         Ask::Ban(words) => return Answer::of(serving.ban(&words)),

@@ -5,7 +5,7 @@
 use crate::Failure;
 use crate::adm;
 use crate::options::{self, Given, Opt};
-use crate::outlet::Outlet;
+use crate::output::Output;
 use std::process::ExitCode;
 
 /// The options.
@@ -45,10 +45,10 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     if !answer.is_ok() {
         return Err(Failure::Text(String::from_utf8_lossy(&answer.body).into_owned()));
     }
-    let mut outlet = Outlet::standard();
-    outlet.write(answer.body.trim_ascii_end())?;
-    outlet.write(b"\n")?;
-    outlet.flush()?;
+    let mut output = Output::standard();
+    output.write(answer.body.trim_ascii_end())?;
+    output.write(b"\n")?;
+    output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,7 @@
 
 mod adm;
 mod background;
+mod display;
 mod explain;
 mod follow;
 mod hist;
@@ -22,7 +23,7 @@ mod limit;
 mod log;
 mod ncsa;
 mod options;
-mod outlet;
+mod output;
 mod pen;
 mod screen;
 mod select;

@@ -1,20 +1,21 @@
 //! What a response's body is made of, as the connection's writer sees it: wait until there is something, look at it,
 //! write some, say how much.
 
+use crate::assemble::Assembly;
 use crate::cut::Cut;
+use crate::delivery::Filtered;
 use crate::fetch::filters::Filters;
 use crate::fetch::trail::Trail;
-use crate::filter::delivery::Filtered;
-use crate::filter::esi::assemble::Assembly;
-use crate::filter::{Chain, Pace, STEP};
-use crate::index::hot::Known;
+use crate::known::Known;
 use crate::parts::Parts;
 use crate::sparse::Reader;
 use crate::trouble::Trouble;
 use bytes::Bytes;
+use copal_filter as filter;
 use copal_observe::{Records, Tag};
 use copal_origin as origin;
 use copal_store as store;
+use filter::{Chain, Pace, STEP};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
@@ -63,6 +64,36 @@ impl Body {
     pub fn object(known: &Rc<Known>, from: u64, end: u64) -> Self {
         debug_assert!(known.sparse().is_none(), "what is in pieces is read by a reader of its own");
         Self::Object(Rc::clone(known), Cursor::new(known, from, end))
+    }
+
+    /// From now on what [`Body::slices`] gives goes to a socket's system call, and nobody looks at it on the way: what lies
+    /// in a file is then not copied first.
+    pub fn give_to_kernel(&mut self) {
+        match self {
+            Self::Object(_, cursor) => cursor.give_to_kernel(),
+            Self::Sparse(reader) => reader.give_to_kernel(),
+            // Most of these are looked at, and what is not costs a copy.
+            Self::Empty
+            | Self::Bytes(..)
+            | Self::Parts(_)
+            | Self::Relay(_)
+            | Self::Filtered(_)
+            | Self::Esi(_) => {}
+        }
+    }
+
+    /// A system call could not read what [`Body::slices`] gave (`EFAULT`): the file that it lies in is damaged.
+    pub fn report_fault(&self) {
+        match self {
+            Self::Object(known, cursor) => cursor.report_fault(known),
+            Self::Sparse(reader) => reader.report_fault(),
+            Self::Empty
+            | Self::Bytes(..)
+            | Self::Parts(_)
+            | Self::Relay(_)
+            | Self::Filtered(_)
+            | Self::Esi(_) => {}
+        }
     }
 
     /// Waits until there are bytes to write; `false` at the end.

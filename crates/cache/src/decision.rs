@@ -5,7 +5,8 @@
 
 use crate::exchange::{Exchange, Source};
 use crate::fetch::Fetch;
-use crate::reason::Reason;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use observe::{Records, Tag};

@@ -15,14 +15,11 @@
 //! A connection keeps one `Exchange` and uses its buffers again for each request. `run` drives the steps, one file each
 //! in `request/`; the front writes what `response` and `body` say, and then calls `finish`.
 
+use crate::assemble::Shared;
 use crate::body::Body;
-use crate::filter::esi::assemble::Shared;
 use crate::include::{Include, NoBody, Place};
-use crate::index::Key;
-use crate::index::hot::Known;
-use crate::index::insist::Insistent;
+use crate::known::Known;
 use crate::local::{Current, Local};
-use crate::reason::Reason;
 use crate::request;
 use crate::request::demand::Demand;
 use crate::request::handled::Handled;
@@ -33,7 +30,12 @@ use crate::top::Top;
 use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
+use catalog::index::Key;
+use catalog::index::cold::Loads;
+use catalog::index::insist::Insistent;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -228,6 +230,8 @@ pub struct Exchange {
     pub(crate) demand: Option<Demand>,
     /// How it waits, if it insists on the origin's word.
     pub(crate) insistent: Option<Arc<Insistent>>,
+    /// What it learnt of stored responses that were on devices; none before it looks for any.
+    pub(crate) loads: Option<Arc<Loads>>,
     /// What became of it, for `Cache-Status`.
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
@@ -318,6 +322,7 @@ impl Exchange {
             rfc: false,
             demand: None,
             insistent: None,
+            loads: None,
             handled: Handled::default(),
             own_fields: None,
             proto: None,
@@ -459,6 +464,7 @@ impl Exchange {
         self.let_pieces_go();
         self.demand = None;
         self.insistent = None;
+        self.loads = None;
         self.handled = Handled::default();
         self.own_fields = None;
         self.trouble = None;

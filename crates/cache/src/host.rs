@@ -2,9 +2,10 @@
 
 use crate::exchange::{Exchange, Hint, Source, protocol};
 use crate::header::{Header, Room, unchangeable};
-use crate::index::purge::Remainder;
 use crate::local::Current;
 use crate::session::Session;
+use catalog::index::purge::Remainder;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;

@@ -4,14 +4,16 @@
 //! the request that includes it: the head as VCL left it (but for what makes a response partial or conditional), the
 //! client. It is a GET without a body.
 
+use crate::assemble::Shared;
 use crate::exchange::{BodyError, Exchange, Outcome, RequestBody};
-use crate::filter::esi::{assemble::Shared, plan};
 use crate::local::{Current, Local};
 use crate::session::Session;
 use crate::top::Top;
 use base::vxid::Vxid;
 use copal_base as base;
+use copal_filter as filter;
 use copal_wire as wire;
+use filter::esi::plan;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,33 +1,29 @@
 //! The heart: from a client's request to its response, by way of the cache.
 //!
-//! [`exchange::Exchange`] takes a request through its steps (`request/`), a fetch through its own (`fetch/`); [`index`]
-//! finds objects, [`ban`] and [`sweep`] end them. Names no socket: connections to clients are `front`'s, those to origins
-//! `origin`'s.
+//! [`exchange::Exchange`] takes a request through its steps (`request/`), a fetch through its own (`fetch/`);
+//! [`copal_catalog`] finds objects and ends them, [`copal_filter`] changes their bodies. Names no socket: connections to
+//! clients are `front`'s, those to origins `origin`'s.
 
-pub mod ban;
+mod assemble;
 pub mod body;
 mod cut;
 mod decision;
+mod delivery;
 pub mod exchange;
 pub mod explain;
 mod fetch;
-mod filter;
-mod head;
 mod header;
 pub mod host;
 mod include;
-pub mod index;
+pub mod known;
 pub mod local;
-pub mod marker;
 pub mod outages;
 pub mod parts;
-pub mod reason;
 mod request;
 pub mod session;
 pub mod settings;
 pub mod shared;
 mod sparse;
-pub mod sweep;
 mod top;
 mod trouble;
 
@@ -35,7 +31,6 @@ pub use body::Body;
 pub use copal_store::State;
 pub use exchange::{BodyError, Exchange, Outcome, RequestBody};
 pub use local::{Local, Reseed};
-pub use reason::Reason;
 pub use request::pipe::Pipe;
 pub use session::Session;
 pub use settings::Settings;

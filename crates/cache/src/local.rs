@@ -1,13 +1,14 @@
 //! One thread's part of the cache: what a hit needs without touching anything shared.
 
-use crate::index::Key;
-use crate::index::hot::{Hot, Known};
+use crate::known::{Hot, Known};
 use crate::settings::Settings;
 use crate::shared::{Labels, Shared, Vcl};
 use base::LiveReader;
 use base::Time;
 use base::vxid::{Vxid, VxidPool};
+use catalog::index::Key;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_store as store;

@@ -6,8 +6,9 @@ mod support;
 use copal_store::eviction::LOOK_MAX;
 use copal_store::{Engine, Fill, Object, Policy};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use std::sync::Arc;
-use support::{assert_empty, begin, body, engine_with, read_all};
+use support::{Make, assert_empty, begin, body, engine_with, for_all_engines, linked_max, read_all};
 
 const SIZE: u64 = 60_000;
 const SLACK: u64 = 256 << 10;
@@ -95,8 +96,8 @@ impl Model {
     }
 }
 
-fn run(policy: Policy, steps: &[Step]) {
-    let (memory, _) = engine_with(Some(SIZE), policy);
+fn run(memory: &Arc<dyn Engine>, policy: Policy, steps: &[Step]) {
+    let size = linked_max(memory, SIZE);
     let mut model = Model { policy, order: Vec::new(), filling: Vec::new(), readers: Vec::new() };
     let mut next_key = 0_u8;
     let mut second = 100;
@@ -106,7 +107,7 @@ fn run(policy: Policy, steps: &[Step]) {
             Step::Store(length, announced) | Step::Begin(length, announced) => {
                 next_key = next_key.wrapping_add(1);
                 let length = u64::from(length);
-                if let Ok(mut fill) = begin(&memory, next_key, b"some head", announced.then_some(length)) {
+                if let Ok(mut fill) = begin(memory, next_key, b"some head", announced.then_some(length)) {
                     let unfinished = matches!(step, Step::Begin(..));
                     let whole = !unfinished && fill.append(&body(next_key, length as usize)).is_ok();
                     model.filling.push((fill, length));
@@ -151,31 +152,47 @@ fn run(policy: Policy, steps: &[Step]) {
             Step::LetGo => model.readers.clear(),
         }
         model.follow_evictions();
-        compare(&memory.statistics(), &model);
+        compare(&memory.statistics(), &model, size);
     }
     model.readers.clear();
     model.filling.clear();
     model.order.drain(..).for_each(|(object, _)| assert!(object.unlink()));
-    assert_empty(&memory);
+    assert_empty(memory);
 }
 
-fn compare(statistics: &copal_store::Statistics, model: &Model) {
+fn compare(statistics: &copal_store::Statistics, model: &Model, size: u64) {
     let filling = model.filling.iter().map(|(fill, _)| fill.object()).filter(|object| !object.is_gone());
     let linked: u64 =
         model.order.iter().map(|(object, _)| object).chain(filling).map(|object| object.memory_size()).sum();
     assert_eq!(statistics.linked, linked);
     assert!(
-        linked <= SIZE && statistics.bytes <= SIZE + SLACK && statistics.bytes >= linked,
+        linked <= size && statistics.bytes <= size + SLACK && statistics.bytes >= linked,
         "{statistics:?}"
     );
     assert_eq!(statistics.bytes, statistics.bytes_total - statistics.bytes_freed);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
+fn the_engine_agrees_with_the_model(engine: Make) {
+    check(|steps| run(&engine(Some(SIZE)).0, Policy::Lru, steps));
+}
 
-    #[test]
-    fn the_engine_agrees_with_the_model(steps in proptest::collection::vec(step(), 1..120)) {
-        Policy::ALL.iter().for_each(|policy| run(*policy, &steps));
+fn check(test: impl Fn(&[Step])) {
+    let cases = if cfg!(miri) { 4 } else { 200 };
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new(config);
+    let steps = proptest::collection::vec(step(), 1..120);
+    let ran = runner.run(&steps, |steps| {
+        test(&steps);
+        Ok(())
+    });
+    ran.unwrap_or_else(|why| panic!("{why}"));
+}
+
+for_all_engines! { the_engine_agrees_with_the_model }
+
+#[test]
+fn every_policy_agrees_with_its_model() {
+    for policy in Policy::ALL {
+        check(|steps| run(&engine_with(Some(SIZE), *policy).0, *policy, steps));
     }
 }

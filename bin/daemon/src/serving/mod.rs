@@ -1,4 +1,4 @@
-//! Serving, for real: stores, threads, sockets and loaded VCLs behind [`Plant`].
+//! Serving, for real: stores, threads, sockets and loaded VCLs behind [`Server`].
 //!
 //! ```text
 //! worker threads (one a CPU): accept > front > cache > origin      upkeep thread: probes, sweeping, merging of counters
@@ -17,8 +17,8 @@ mod upkeep;
 use crate::compile::{self, Captured};
 use crate::jail::Jail;
 use crate::parameters::Parameters;
-use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
+use crate::server::{
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Question, Server, Source, State, Storage,
 };
 use crate::storage_spec;
 use admin::Status;
@@ -26,7 +26,6 @@ use base::clock::Clock;
 use copal_admin as admin;
 use copal_base as base;
 use copal_net as net;
-use net::Endpoint;
 use running::Running;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,20 +44,20 @@ pub(crate) struct Fixed {
     pub(crate) storage: Vec<storage_spec::Spec>,
 }
 
-/// The plant that serves.
+/// The server in the worker: it does what it is told.
 pub(crate) struct Serving {
     fixed: Arc<Fixed>,
     clock: Arc<dyn Clock>,
-    doors: Vec<net::listen::Listening>,
+    addresses: Vec<net::listen::Listening>,
     running: Option<Running>,
     /// How long the end of serving is to take longer than it does: `debug.shutdown.delay`.
     stop_delay: Duration,
 }
 
 impl Serving {
-    /// Serves on `doors`; nothing is accepted before [`Plant::start`].
-    pub(crate) fn new(fixed: Fixed, doors: Vec<net::listen::Listening>, clock: Arc<dyn Clock>) -> Self {
-        Self { fixed: Arc::new(fixed), clock, doors, running: None, stop_delay: Duration::ZERO }
+    /// Serves on `addresses`; nothing is accepted before [`Server::start`].
+    pub(crate) fn new(fixed: Fixed, addresses: Vec<net::listen::Listening>, clock: Arc<dyn Clock>) -> Self {
+        Self { fixed: Arc::new(fixed), clock, addresses, running: None, stop_delay: Duration::ZERO }
     }
 
     /// Writes to the request log that the manager asked whether we live.
@@ -67,7 +66,7 @@ impl Serving {
     }
 }
 
-impl Plant for Serving {
+impl Server for Serving {
     type Program = Arc<Captured>;
 
     fn compile(
@@ -126,7 +125,7 @@ impl Plant for Serving {
         running.set_labels(labels);
         running.activate(active);
         running.note("start");
-        running.open(&self.doors, parameters)?;
+        running.open(&self.addresses, parameters)?;
         running.note_reply(Status::Ok.code(), "");
         self.running = Some(running);
         Ok(())
@@ -201,7 +200,7 @@ impl Plant for Serving {
 
     fn explain(&self, question: &Question) -> Result<String, String> {
         let running = self.running.as_ref().ok_or("Child not running")?;
-        explain::explain(running, &self.doors, question)
+        explain::explain(running, &self.addresses, question)
     }
 
     fn storages(&self) -> Vec<Storage> {
@@ -210,14 +209,7 @@ impl Plant for Serving {
     }
 
     fn listening(&self) -> Vec<Listening> {
-        let row = |door: &net::listen::Listening| {
-            let (address, port) = match &door.endpoint {
-                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
-                Endpoint::Unix(path) => (path.display().to_string(), None),
-            };
-            Listening { name: door.name.clone(), address, port }
-        };
-        self.doors.iter().map(row).collect()
+        Listening::rows(&self.addresses)
     }
 
     fn panic_worker(&mut self) {

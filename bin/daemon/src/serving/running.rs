@@ -5,8 +5,8 @@ use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
 use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Label, Load};
-use crate::{log, storage_spec, wire_up};
+use crate::server::{AdminHealth, Backend, Ban, Label, Load};
+use crate::{log, storage_spec, stores, wire_up};
 use admin::Status;
 use base::Live;
 use base::clock::Clock;
@@ -15,6 +15,7 @@ use cache::{Shared, Stores, Vcl};
 use copal_admin as admin;
 use copal_base as base;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
@@ -49,7 +50,7 @@ struct Service {
 pub(super) struct Running {
     fixed: Arc<Fixed>,
     parts: Parts,
-    memories: Vec<Arc<store::Memory>>,
+    stores: Vec<Arc<dyn Engine>>,
     services: HashMap<String, Service>,
     /// Discarded, still in use by requests.
     lingering: Vec<Arc<Vcl>>,
@@ -69,23 +70,18 @@ impl Running {
     ) -> Result<Self, String> {
         let shm = observe::Worker::create(&fixed.directory, &wire_up::log(parameters), clock.now())
             .map_err(|error| format!("shared memory in {}: {error}", fixed.directory.display()))?;
-        let bans = Arc::new(cache::ban::Bans::started_at(clock.now()));
-        let tags = cache::index::tags::Tags::new(&parameters.xkey_fields);
-        let index = Arc::new(cache::index::Index::new(Arc::clone(&bans), tags));
+        let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
+        let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
+        let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
         let policy = wire_up::eviction(parameters);
-        let memories: Vec<Arc<store::Memory>> = fixed
-            .storage
-            .iter()
-            .map(|spec| store::Memory::with_policy(&spec.name, spec.size, policy, Arc::clone(&index) as _))
-            .map(Arc::new)
-            .collect();
-        let (transient, named) = memories.split_last().expect("there is always a Transient store");
+        let opened = fixed.storage.iter().map(|spec| stores::open(spec, policy, Arc::clone(&index) as _));
+        let stores = opened.collect::<Result<Vec<_>, String>>()?;
+        let (transient, named) = stores.split_last().expect("there is always a Transient store");
         debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);
-        let named = named.iter().map(|memory| Arc::clone(memory) as Arc<dyn Engine>).collect();
         let shared = Arc::new(Shared {
             clock: Arc::clone(clock),
             index,
-            stores: Stores::new(named, Arc::clone(transient) as _),
+            stores: Stores::new(named.to_vec(), Arc::clone(transient)),
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
             labels: Arc::default(),
@@ -113,7 +109,7 @@ impl Running {
         let running = Self {
             fixed: Arc::clone(fixed),
             parts,
-            memories,
+            stores,
             services: HashMap::new(),
             lingering: Vec::new(),
             threads: None,
@@ -123,12 +119,12 @@ impl Running {
         Ok(running)
     }
 
-    /// Starts a thread for each CPU, which serves its socket of each door.
+    /// Starts a thread for each CPU, which serves its socket of each address.
     ///
     /// # Errors
     /// A thread cannot be made; those made are ended.
-    pub(super) fn open(&mut self, doors: &[Listening], parameters: &Parameters) -> Result<(), String> {
-        self.threads = Some(Threads::start(&self.parts, doors, &wire_up::worker(parameters))?);
+    pub(super) fn open(&mut self, addresses: &[Listening], parameters: &Parameters) -> Result<(), String> {
+        self.threads = Some(Threads::start(&self.parts, addresses, &wire_up::worker(parameters))?);
         // All of them are one.
         self.parts.counters.control().pools.set(1);
         Ok(())
@@ -382,8 +378,8 @@ impl Running {
         let before = self.parts.origin.get();
         let (resting, piece_max) = (Arc::clone(&before.resting), before.piece_max);
         self.parts.origin.set(origin::Settings { resting, piece_max, ..wire_up::origin(parameters) });
-        for memory in &self.memories {
-            memory.set_evict_max(parameters.nuke_limit);
+        for store in &self.stores {
+            store.set_evict_max(parameters.nuke_limit);
         }
         let log = &self.parts.log;
         let settings = wire_up::log(parameters);
@@ -469,7 +465,7 @@ impl Running {
     /// All bans, newest first.
     pub(super) fn bans(&self) -> Vec<Ban> {
         let bans = self.parts.shared.bans.list();
-        let row = |ban: cache::ban::Listed| Ban {
+        let row = |ban: catalog::ban::Listed| Ban {
             time: ban.time,
             objects: ban.objects,
             completed: ban.completed,

@@ -11,9 +11,9 @@ mod trace;
 
 use crate::Failure;
 use crate::options::{self, Given, Opt};
-use crate::outlet::Outlet;
-use crate::settings::reason;
+use crate::output::Output;
 use cache::{Cache, Request, Rules};
+use copal_base::reason;
 use copal_base::units::{parse_bytes, parse_duration};
 use copal_store::Policy;
 use generate::{Recipe, Trace};
@@ -79,13 +79,13 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     if count.requests == 0 {
         return Err(Failure::Text(format!("nothing to be simulated: {}", count.words())));
     }
-    let mut outlet = Outlet::standard();
+    let mut output = Output::standard();
     let text = match given.has('j') {
         true => format!("{:#}\n", report::json(&count, &caches)),
         false => report::table(&count, &caches),
     };
-    outlet.write(text.as_bytes())?;
-    outlet.flush()?;
+    output.write(text.as_bytes())?;
+    output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! VCL runs up to the point at which a response would be there, and as compiled even where it is built in, so that the
-//! deciding line is known. The lookup is [`Index::peek`](crate::index::Index::peek): it takes no fetch up, waits for none,
+//! deciding line is known. The lookup is [`Index::peek`](copal_catalog::index::Index::peek): it takes no fetch up, waits for none,
 //! wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do, they do.
 //! Records go to the answer, not to the log.
 
@@ -16,15 +16,16 @@ pub use seen::{Seen, Segments, Varying};
 use crate::exchange::{Exchange, Source, Times};
 use crate::fetch::prepare;
 use crate::include::NoBody;
-use crate::index::Key;
-use crate::index::hot::Known;
-use crate::index::lookup::Peeked;
+use crate::known::Known;
 use crate::local::Local;
-use crate::reason::{Kind, Reason};
 use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
 use crate::session::{Session, req_start};
 use base::Time;
+use catalog::index::Key;
+use catalog::index::lookup::Peeked;
+use catalog::reason::{Kind, Reason};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
@@ -227,7 +228,7 @@ impl Run {
                     self.answer = Some((status, reason.map(|reason| reason.to_vec())));
                     Err(if self.exchange.reason == Reason::VclFailed { "fail" } else { "synth" })
                 }
-                Step::Hit(..) | Step::Miss(..) | Step::Deliver | Step::Done(_) => Err("fail"),
+                Step::Load | Step::Hit(..) | Step::Miss(..) | Step::Deliver | Step::Done(_) => Err("fail"),
             };
             match next {
                 Ok(next) => step = next,

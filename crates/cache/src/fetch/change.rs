@@ -7,7 +7,8 @@
 //! Source: RFC 9111, section 4.4; RFC 9110, section 9.3.3 (an answer to POST that can serve a GET).
 
 use super::Fetch;
-use crate::index::Key;
+use catalog::index::Key;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_wire as wire;

@@ -3,12 +3,13 @@
 use super::filters::Filters;
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part, update};
 use crate::body::{Body, Passing, Relay};
-use crate::index::busy::Admit;
-use crate::index::hot::Known;
-use crate::reason::Reason;
+use crate::known::Known;
 use crate::sparse::Reader;
 use crate::sparse::site::Site;
 use bytes::Bytes;
+use catalog::index::busy::Admit;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -244,7 +245,7 @@ fn try_begin(
 ) -> Option<Fill> {
     fetch.response.fields.remove_known(Field::TransferEncoding);
     let mut head = Vec::new();
-    crate::head::join(&fetch.response, &mut head);
+    catalog::head::join(&fetch.response, &mut head);
     let validator =
         fetch.response.fields.has_known(Field::Etag) || fetch.response.fields.has_known(Field::LastModified);
     let mut flags = coding | if validator { Flags::VALIDATOR } else { 0 };
@@ -350,7 +351,7 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
 fn marker_head(fetch: &Fetch) -> Vec<u8> {
     let vcl = fetch.current.vcl.as_ref().map_or("", |vcl| vcl.name.as_str());
     let place = fetch.decision();
-    crate::marker::head(fetch.reason.unwrap_or(Reason::VclUncacheable), vcl, place.as_ref())
+    catalog::marker::head(fetch.reason.unwrap_or(Reason::VclUncacheable), vcl, place.as_ref())
 }
 
 /// Nothing will come for those who wait: they look again.

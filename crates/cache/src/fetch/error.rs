@@ -5,10 +5,11 @@
 //! does anything but deliver it has its way.
 
 use super::{Fetch, Fetched, Purpose, Step, conclude};
-use crate::index::hot::Known as KnownObject;
+use crate::known::Known as KnownObject;
 use crate::outages::Outage;
-use crate::reason::Reason;
 use crate::trouble::Trouble;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -124,7 +125,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     fetch.origin_time = fetch.now;
     (fetch.ttl, fetch.grace, fetch.keep) = (0.0, 0.0, 0.0);
     // Those who wait would each try in turn; for a moment they get this answer instead.
-    let waited_for = fetch.busy.as_ref().is_some_and(crate::index::busy::Busy::has_waiters);
+    let waited_for = fetch.busy.as_ref().is_some_and(catalog::index::busy::Busy::has_waiters);
     if waited_for && fetch.purpose != Purpose::Background {
         fetch.ttl = 1.0;
     }

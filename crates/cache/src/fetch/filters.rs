@@ -2,16 +2,17 @@
 
 use super::Fetch;
 use super::trail::Trail;
-use crate::filter::esi::fetch::Esi;
-use crate::filter::esi::parse::Options;
-use crate::filter::gunzip::Gunzip;
-use crate::filter::gzip::{Compressor, Gzip};
-use crate::filter::names::{self, Coding, Fetching, Wishes};
-use crate::filter::{Chain, Failure, Notes, head};
+use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use filter::esi::fetch::Esi;
+use filter::esi::parse::Options;
+use filter::gunzip::Gunzip;
+use filter::gzip::{Compressor, Gzip};
+use filter::names::{self, Coding, Fetching, Wishes};
+use filter::{Chain, Failure, Notes, head};
 use observe::Tag;
 use std::fmt;
 use store::Flags;

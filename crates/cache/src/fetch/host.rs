@@ -7,7 +7,8 @@ use crate::host::{
     bad_protocol, copy, flag, identity, line, replace, seconds, session_variable, set_synthetic, status, tag,
     text, token, unknown, version,
 };
-use crate::index::purge::Remainder;
+use catalog::index::purge::Remainder;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;

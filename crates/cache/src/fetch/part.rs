@@ -11,21 +11,23 @@
 
 use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
 use crate::exchange::Exchange;
-use crate::filter::Chain;
 use crate::sparse::answer::{Part, strong_validator};
 use crate::sparse::ask::Ask;
 use crate::sparse::job::Job;
 use crate::sparse::lane::Link;
-use crate::sparse::layout::{Layout, Validator};
 use crate::sparse::lone::{self, Lone};
 use crate::sparse::site::Site;
 use base::vxid::Vxid;
+use catalog::sparse::layout::{Layout, Validator};
 use copal_base as base;
+use copal_catalog as catalog;
+use copal_filter as filter;
 use copal_net as net;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
+use filter::Chain;
 use observe::Tag;
 use rules::hop::Copy;
 use sha2::{Digest, Sha256};

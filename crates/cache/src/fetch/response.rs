@@ -2,11 +2,12 @@
 
 use super::update::{self, Heard};
 use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, error, part, send, times};
-use crate::reason::Reason;
 use crate::request::handled::Arrived;
 use crate::trouble::Trouble;
 use base::units::push_integer;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;

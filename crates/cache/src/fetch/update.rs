@@ -6,7 +6,7 @@
 //! Source: RFC 9111, sections 3.2, 4.1 and 4.3.
 
 use super::{Fetch, Purpose, conclude};
-use crate::index::hot::Known;
+use crate::known::Known;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
@@ -115,7 +115,7 @@ fn merge(fetch: &mut Fetch, stored: &Known) -> Fields {
     };
     fetch.response.fields = merged;
     if stored.flags().has(Flags::RECODED) {
-        crate::filter::head::weaken(&mut fetch.response.fields);
+        copal_filter::head::weaken(&mut fetch.response.fields);
     }
     // A part that is kept by itself is one still.
     fetch.is_lone = fetch.rfc && stored.status() == 206;

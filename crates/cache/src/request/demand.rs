@@ -7,11 +7,12 @@
 //! Source: RFC 9110, section 13; RFC 9111, sections 4, 4.3.2 and 5.2.1.
 
 use crate::exchange::Exchange;
-use crate::index::insist::Insists;
-use crate::index::lookup::{Suits, ttl_for};
-use crate::reason::Reason;
 use base::Time;
+use catalog::index::insist::Insists;
+use catalog::index::lookup::{Suits, ttl_for};
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
@@ -81,7 +82,7 @@ impl Demand {
         let mut fields = Fields::new();
         // Else nobody looks at them.
         if self.has_conditions || self.directives.max_stale.is_some() {
-            crate::head::load(object.head(), &mut fields);
+            catalog::head::load(object.head(), &mut fields);
         }
         self.suits_with(exchange, object, &fields, now)
     }

@@ -1,21 +1,22 @@
 //! The filters of one delivery: which they are, and the response that comes of them.
 
+use crate::assemble::Assembly;
 use crate::body::Body;
+use crate::delivery::Filtered;
 use crate::exchange::{Exchange, Source};
-use crate::filter::delivery::Filtered;
-use crate::filter::esi::assemble::Assembly;
-use crate::filter::esi::plan::is_gzipped;
-use crate::filter::gunzip::Gunzip;
-use crate::filter::names::{self, Delivering, Unknown};
-use crate::filter::{Chain, Filter, head};
 use crate::include::Place;
-use crate::index::hot::Known as Stored;
+use crate::known::Known as Stored;
 use crate::top::Top;
+use copal_filter as filter;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use filter::esi::plan::is_gzipped;
+use filter::gunzip::Gunzip;
+use filter::names::{self, Delivering, Unknown};
+use filter::{Chain, Filter, head};
 use observe::Tag;
 use rules::cache_control::CacheControl;
 use std::io::IoSlice;

@@ -7,11 +7,12 @@
 
 use super::prepared::BY_RFC;
 use crate::exchange::{Exchange, Source};
-use crate::index::lookup::ttl_for;
-use crate::reason::Reason;
 use crate::settings::CacheStatus;
 use base::Seconds;
+use catalog::index::lookup::ttl_for;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_rules as rules;
 use copal_store as store;
 use rules::cache_status::{Entry, Forward, Forwarded, Handling};

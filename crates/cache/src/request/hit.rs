@@ -3,9 +3,10 @@
 use super::{Freshness, Step, fail};
 use crate::exchange::{Exchange, Source};
 use crate::fetch;
-use crate::index::busy::Busy;
-use crate::index::hot::Known;
-use crate::reason::Reason;
+use crate::known::Known;
+use catalog::index::busy::Busy;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;

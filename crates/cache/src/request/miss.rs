@@ -3,8 +3,9 @@
 use super::{Step, fail, lookup, upload};
 use crate::exchange::{Exchange, RequestBody, Source};
 use crate::fetch::{self, update};
-use crate::index::busy::Busy;
-use crate::reason::Reason;
+use catalog::index::busy::Busy;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe::Native;
 use copal_rules as rules;
 use copal_store as store;

@@ -7,6 +7,7 @@ pub(crate) mod filters;
 pub(crate) mod handled;
 pub(crate) mod hash;
 pub(crate) mod hit;
+pub(crate) mod load;
 pub(crate) mod lookup;
 pub(crate) mod miss;
 pub(crate) mod pass;
@@ -21,8 +22,9 @@ pub(crate) mod synth;
 pub(crate) mod upload;
 
 use crate::exchange::{Exchange, Outcome, RequestBody};
-use crate::index::busy::Busy;
-use crate::index::hot::Known;
+use crate::known::Known;
+use catalog::index::busy::Busy;
+use copal_catalog as catalog;
 use copal_store as store;
 use copal_vcl as vcl;
 use std::rc::Rc;
@@ -37,6 +39,8 @@ pub(crate) enum Step {
     /// Compute the key, then go on with what `vcl_recv` decided.
     Hash(AfterHash),
     Lookup,
+    /// What may answer is on a device.
+    Load,
     /// An object that may be delivered; with a busy one if it is stale and a background fetch is due.
     Hit(Rc<Known>, Option<Busy>, Freshness),
     Miss(Busy, Option<Arc<Object>>),
@@ -96,6 +100,10 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
                     Box::pin(lookup::wait(exchange)).await
                 }
             },
+            Step::Load => {
+                exchange.records.announce();
+                Box::pin(load::step(exchange)).await
+            }
             Step::Hit(known, Some(busy), freshness) if exchange.has_unread_body() => {
                 // The fetch in the background may want to send it on.
                 Box::pin(upload::keep(exchange, body)).await;

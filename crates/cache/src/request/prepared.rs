@@ -12,12 +12,13 @@
 use super::handled::{Handled, ttl_left};
 use crate::body::Body;
 use crate::exchange::{Exchange, Source};
-use crate::index::hot::Known;
-use crate::reason::Reason;
+use crate::known::Known;
 use crate::settings::Settings;
 use base::Time;
 use base::units::push_integer;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
@@ -75,7 +76,7 @@ fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
 
 /// The responses of one object in one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats {
+pub struct Repeats {
     basis: Option<Basis>,
     /// How many responses in a row had that basis.
     count: u8,
@@ -129,7 +130,7 @@ fn age(known: &Known, now: Time) -> u64 {
 
 /// Delivers a [plain](plain) response as it was prepared; false if it is not, and then nothing has happened.
 pub(crate) fn deliver(exchange: &mut Exchange, known: &Rc<Known>) -> bool {
-    let repeats = known.repeats.borrow();
+    let repeats = known.beside().borrow();
     let (Some(prepared), Some(basis)) = (&repeats.prepared, &repeats.basis) else { return false };
     let now = exchange.local.now();
     let age = age(known, now);
@@ -158,7 +159,7 @@ pub(crate) fn deliver(exchange: &mut Exchange, known: &Rc<Known>) -> bool {
 
 /// Takes note of a [plain](plain) response that the long way has made, and keeps it if it is one of several alike.
 pub(crate) fn learn(exchange: &Exchange, known: &Known, marks: Marks) {
-    let mut repeats = known.repeats.borrow_mut();
+    let mut repeats = known.beside().borrow_mut();
     let (settings, age) = (&exchange.current.settings, age(known, exchange.now));
     let status = status(exchange, known, age);
     if !repeats.basis.as_ref().is_some_and(|basis| basis.is(settings, age, status)) {

@@ -2,14 +2,16 @@
 
 use super::{Step, fail};
 use crate::exchange::Exchange;
-use crate::index::Key;
-use crate::index::purge::Remainder;
 use crate::local::Local;
-use crate::reason::Reason;
+use catalog::index::Key;
+use catalog::index::purge::{Purged, Remainder};
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store::Object;
 use copal_vcl as vcl;
 use observe::{Kind, Native, Tag};
+use std::sync::Arc;
 use vcl::host::{Action, Sub};
 use vcl::value::Text;
 
@@ -30,23 +32,23 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
 /// Takes out every object under `key`, and returns how many.
 pub(crate) fn hard(local: &Local, key: &Key) -> usize {
     let purged = local.shared.index.purge(key);
-    purged.iter().for_each(|object| log(local, "EXP_Removed", object));
-    count(local, purged.len())
+    log_removed(local, &purged);
+    count(local, purged.count() as usize)
 }
 
 /// The resource under `key` has changed: what is stored of it goes. Returns how many objects that are.
 pub(crate) fn changed(local: &Local, key: &Key) -> usize {
     let ended = local.shared.index.invalidate(key);
-    ended.iter().for_each(|object| log(local, "EXP_Removed", object));
-    local.counters.invalidated.add(ended.len() as u64);
-    ended.len()
+    log_removed(local, &ended);
+    local.counters.invalidated.add(ended.count());
+    ended.count() as usize
 }
 
 /// Shortens the life of every object under `key`, and returns how many there are.
 pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
-    let objects = local.shared.index.objects(key);
-    objects.iter().for_each(|object| shorten(local, object, remainder));
-    count(local, objects.len())
+    let (objects, entries) = local.shared.index.shorten(key, &remainder, local.now());
+    log_shortened(local, &objects);
+    count(local, objects.len() + entries as usize)
 }
 
 /// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as varnish-modules
@@ -55,21 +57,27 @@ pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -
     let index = &local.shared.index;
     match remainder {
         Some(remainder) => {
-            let fresh = index.fresh_tagged(keys, local.now());
-            fresh.iter().for_each(|object| shorten(local, object, remainder));
-            fresh.len() as u64
+            let (objects, entries) = index.shorten_tagged(keys, &remainder, local.now());
+            log_shortened(local, &objects);
+            objects.len() as u64 + entries
         }
         None => {
             let purged = index.purge_tagged(keys);
-            purged.iter().for_each(|(object, _)| log(local, "EXP_Removed", object));
-            purged.iter().map(|(_, times)| times).sum()
+            log_removed(local, &purged);
+            purged.times
         }
     }
 }
 
-fn shorten(local: &Local, object: &Object, remainder: Remainder) {
-    let shorter = remainder.apply(object, local.now());
-    log(local, if shorter { "EXP_Reduce" } else { "EXP_Unchanged" }, object);
+/// What is on a device alone is not named: nobody has looked at it.
+fn log_removed(local: &Local, purged: &Purged) {
+    purged.objects.iter().for_each(|(object, _)| log(local, "EXP_Removed", object));
+}
+
+fn log_shortened(local: &Local, objects: &[(Arc<Object>, bool)]) {
+    for (object, shorter) in objects {
+        log(local, if *shorter { "EXP_Reduce" } else { "EXP_Unchanged" }, object);
+    }
 }
 
 fn count(local: &Local, objects: usize) -> usize {
@@ -80,13 +88,7 @@ fn count(local: &Local, objects: usize) -> usize {
 
 fn log(local: &Local, what: &str, object: &Object) {
     if local.log.mask().has(Tag::ExpKill) {
-        let text = expiry_text(what, object);
+        let text = catalog::sweep::record(what, object);
         local.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
     }
-}
-
-/// The text of an `ExpKill` record: what happened, the object's transaction, when it is stale, its hits.
-pub(crate) fn expiry_text(what: &str, object: &Object) -> String {
-    let stale_at = object.origin_time() + object.ttl();
-    format!("{what} x={} t={stale_at:.0} h={}", object.vxid(), object.hits())
 }

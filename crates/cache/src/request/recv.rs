@@ -3,7 +3,8 @@
 use super::{AfterHash, Step, fail, upload};
 use crate::exchange::{Exchange, RequestBody};
 use crate::local::Current;
-use crate::reason::Reason;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;

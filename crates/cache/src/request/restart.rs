@@ -2,7 +2,8 @@
 
 use super::Step;
 use crate::exchange::Exchange;
-use crate::reason::Reason;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use observe::{Kind, Tag};

@@ -1,6 +1,7 @@
 //! What an origin's answer to a Range says: which part of which version.
 
-use super::layout::{Layout, Validator};
+use catalog::sparse::layout::{Layout, Validator};
+use copal_catalog as catalog;
 use copal_wire as wire;
 use wire::range::ContentRange;
 use wire::{Fields, Known, date};

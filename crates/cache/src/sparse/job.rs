@@ -8,19 +8,21 @@
 //! gone.
 
 use super::answer::Part;
-use super::claim::{Claim, TTL, claim, is_there};
 use super::lane::{End, Lane};
-use super::layout::{Layout, Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, ahead};
 use crate::fetch::patience::Patience;
 use crate::fetch::trail::Trail;
 use crate::fetch::{Answer, Brought, Fetch, Refusal};
-use crate::index::busy::Busy;
 use crate::local::Local;
 use base::Seconds;
 use base::vxid::Vxid;
+use catalog::index::busy::Busy;
+use catalog::index::cold::Loads;
+use catalog::sparse::claim::{Claim, TTL, claim, is_there};
+use catalog::sparse::layout::{Layout, Pieces, segment_key};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -57,6 +59,8 @@ pub(crate) struct Job {
     stop: u64,
     /// The right to bring the next ones.
     claims: VecDeque<Busy>,
+    /// What it learnt of segments on devices.
+    loads: Arc<Loads>,
     /// What follows is for the reader alone.
     private: bool,
     stored: u64,
@@ -108,6 +112,7 @@ impl Job {
             number,
             stop,
             claims: VecDeque::new(),
+            loads: Arc::new(Loads::of_segments()),
             private: false,
             stored: 0,
             patience: Patience::default(),
@@ -128,9 +133,10 @@ impl Job {
             if next >= self.stop {
                 break;
             }
-            match claim(&self.local.shared.index, &self.pieces.base, next, self.local.now(), None, false) {
+            let (index, now) = (&self.local.shared.index, self.local.now());
+            match claim(index, &self.pieces.base, next, now, None, &self.loads, false) {
                 Claim::Mine(busy) => self.claims.push_back(busy),
-                Claim::Present(_) | Claim::Busy => self.stop_at(next),
+                Claim::Present(_) | Claim::Loading | Claim::Busy => self.stop_at(next),
             }
         }
     }

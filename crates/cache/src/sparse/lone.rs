@@ -9,7 +9,7 @@
 //!
 //! Source: RFC 9111, sections 3.3 and 3.4; RFC 9110, section 15.3.7.
 
-use crate::index::hot::Known as KnownObject;
+use crate::known::Known as KnownObject;
 use copal_wire as wire;
 use wire::range::{ContentRange, Spec};
 use wire::{Fields, Known};

@@ -15,17 +15,19 @@
 //! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
 //! them.
 
-use super::claim::{Claim, claim, is_there};
 use super::job;
 use super::lane::{End, Link, Offer};
-use super::layout::{Pieces, segment_key};
 use super::site::Site;
 use super::{RUN_MAX, lanes_max, sight};
 use crate::body::Aborted;
 use crate::fetch::Refusal;
-use crate::index::hot::Known;
+use crate::known::Known;
 use base::vxid::Vxid;
+use catalog::index::cold::Loads;
+use catalog::sparse::claim::{Claim, claim, is_there};
+use catalog::sparse::layout::{Pieces, segment_key};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store as store;
 use observe::{Records, Tag};
@@ -83,6 +85,8 @@ pub struct Reader {
     range: usize,
     at: u64,
     open: Option<(Arc<Object>, Cursor)>,
+    /// What it gives is for a system call alone.
+    for_kernel: bool,
     /// The segment that was last read, for another range in it.
     last: Option<(u64, Arc<Object>)>,
     lanes: Vec<Link>,
@@ -92,6 +96,8 @@ pub struct Reader {
     /// Where the scout was last sent from.
     sent_from: Option<Place>,
     waiter: u64,
+    /// What it learnt of segments on devices.
+    loads: Arc<Loads>,
     waits_for: Option<u64>,
     patience: Option<Pin<Box<Sleep>>>,
     impatient: bool,
@@ -145,11 +151,13 @@ impl Reader {
             range: 0,
             at,
             open: None,
+            for_kernel: false,
             last: None,
             lanes: link.into_iter().collect(),
             scouted: 0,
             sent_from: None,
             waiter,
+            loads: Arc::new(Loads::of_segments()),
             waits_for: None,
             patience: None,
             impatient: false,
@@ -241,8 +249,16 @@ impl Reader {
             }
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
-            match claim(&local.shared.index, &self.pieces.base, number, local.now(), waiter, false) {
-                Claim::Present(_) => return Poll::Ready(Ok(())),
+            match claim(
+                &local.shared.index,
+                &self.pieces.base,
+                number,
+                local.now(),
+                waiter,
+                &self.loads,
+                false,
+            ) {
+                Claim::Present(_) | Claim::Loading => return Poll::Ready(Ok(())),
                 Claim::Mine(_) if self.known.object().is_gone() => return Poll::Ready(Err(Stop::Changed)),
                 Claim::Mine(busy) => self.start(place, busy),
                 Claim::Busy => {
@@ -290,6 +306,21 @@ impl Reader {
         }
     }
 
+    /// As [`crate::Body::give_to_kernel`].
+    pub(crate) fn give_to_kernel(&mut self) {
+        self.for_kernel = true;
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.give_to_kernel();
+        }
+    }
+
+    /// As [`crate::Body::report_fault`].
+    pub(crate) fn report_fault(&self) {
+        if let Some((object, cursor)) = &self.open {
+            cursor.report_fault(object);
+        }
+    }
+
     /// Appends the pieces that can be written now.
     pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
         if let Some((object, cursor)) = &self.open {
@@ -310,14 +341,14 @@ impl Reader {
         }
     }
 
-    /// What can be read now, if it lies in a segment that is stored: the segment, and from where to where in it.
+    /// What can be read now, if it lies in a segment that is stored in memory: the segment, and from where to where in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
         let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
         let end = self.ranges.get(self.range)?.1.min(end);
-        // A window's bytes can be read with its cursor only.
-        let is_stored =
-            object.state() == State::Stored && !object.is_windowed() && object.filled() >= end - start;
+        // The bytes of a window, and of a file, can be read with their cursor only.
+        let by_cursor_only = object.is_windowed() || object.is_in_file();
+        let is_stored = object.state() == State::Stored && !by_cursor_only && object.filled() >= end - start;
         is_stored.then(|| (Arc::clone(object), cursor.position(), end - start))
     }
 
@@ -386,7 +417,10 @@ impl Reader {
             .get(self.range)
             .map_or(self.at, |range| range.1)
             .min(self.pieces.layout.bounds(number).1);
-        let cursor = Cursor::new(&object, self.at - start, end - start);
+        let mut cursor = Cursor::new(&object, self.at - start, end - start);
+        if self.for_kernel {
+            cursor.give_to_kernel();
+        }
         self.begun = true;
         self.last = Some((number, Arc::clone(&object)));
         self.open = Some((object, cursor));
@@ -438,11 +472,15 @@ impl Reader {
             let local = &self.site.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
-            match claim(index, &self.pieces.base, number, local.now(), waiter, self.impatient) {
+            match claim(index, &self.pieces.base, number, local.now(), waiter, &self.loads, self.impatient) {
                 Claim::Present(object) => {
                     self.found += 1;
                     self.note_use(&object);
                     return Poll::Ready(Ok(object));
+                }
+                Claim::Loading => {
+                    self.waits_for = Some(number);
+                    return Poll::Pending;
                 }
                 Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
                 // There may be something better than what was replaced or purged meanwhile.
@@ -532,7 +570,7 @@ impl Reader {
     }
 
     /// Starts a job for the segment at `place` and those wanted behind it.
-    fn start(&mut self, place: Place, busy: crate::index::busy::Busy) {
+    fn start(&mut self, place: Place, busy: catalog::index::busy::Busy) {
         let stop = self.run_end(place);
         let object = self.known.object();
         let (lane, vxid) = job::start(&self.site, object, &self.pieces, (place.number, stop), busy);
@@ -586,7 +624,17 @@ impl Reader {
                 break;
             }
             let local = &self.site.local;
-            match claim(&local.shared.index, &self.pieces.base, place.number, local.now(), None, false) {
+            match claim(
+                &local.shared.index,
+                &self.pieces.base,
+                place.number,
+                local.now(),
+                None,
+                &self.loads,
+                false,
+            ) {
+                // A device that reads ahead is not the origin.
+                Claim::Loading => {}
                 Claim::Present(object) => self.live |= object.state() == State::Filling,
                 Claim::Busy => {
                     self.missing.get_or_insert(place);
