@@ -8,8 +8,9 @@ use crate::outlet::Outlet;
 use crate::parameters::{self, Parameters};
 use crate::remote::{Fixed, Remote};
 use crate::server::{Server, Source};
+use crate::storage::{self, Machine, Spec as Store};
 use crate::workdir::{self, WorkDirectory};
-use crate::{background, compile, limits, log, panic, storage_spec, stores};
+use crate::{background, compile, limits, log, panic};
 use admin::{Commands as _, Reply};
 use base::clock::{Clock, SystemClock};
 use copal_admin as admin;
@@ -114,10 +115,24 @@ fn read_vcls(arguments: &Arguments, parameters: &Parameters) -> Result<Vec<(Stri
     Ok(vcls)
 }
 
+/// `-s`, with a warning for what has no effect, and what it means for `-o`.
+fn read_stores(arguments: &Arguments) -> Result<Vec<Store>, Failure> {
+    let stores = storage::parse_all(&arguments.storage, &Machine::this()).map_err(failed)?;
+    if arguments.recover && stores.specs.iter().all(|spec| spec.devices().is_empty()) {
+        return Err(failed(
+            "-o recover: there is no store that outlives a start (-s persistent, tier or mse)",
+        ));
+    }
+    for warning in &stores.warnings {
+        eprintln!("Warning: {warning}");
+    }
+    Ok(stores.specs)
+}
+
 /// `-C`.
 fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
-    let stores = storage_spec::names(&storage_spec::parse_all(&arguments.storage).map_err(failed)?);
+    let stores = storage::names(&read_stores(arguments)?);
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
         let compiled = compile::compile(&source, &[], &stores, &parameters, Jail::None)
@@ -138,13 +153,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let jail = Jail::parse(arguments.jail.as_deref()).map_err(failed)?;
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
-    let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
-    stores::prepare(&stores, jail).map_err(failed)?;
+    let mut stores = read_stores(arguments)?;
     let specs = listen_specs(&arguments.listen)?;
     let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
     // A daemon that was killed leaves it, and tools take it for a worker's.
     observe::vsm::remove(directory.path(), observe::vsm::WORKER)
         .map_err(|error| failed(format!("shared memory: {error}")))?;
+    let devices = storage::open(&mut stores, jail).map_err(failed)?;
     let secret = directory.secret(arguments.secret.as_deref()).map_err(failed)?;
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let identity = arguments.identity.clone().unwrap_or_else(|| hostname.clone());
@@ -160,8 +175,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         identity,
         hostname,
         jail,
-        storage: arguments.storage.clone(),
         stores,
+        devices,
+        recover: arguments.recover,
     };
     let remote = Remote::bind(fixed, &specs, &parameters, Rc::clone(&shm)).map_err(|error| {
         let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));

@@ -6,6 +6,7 @@
 
 use crate::bytes_as_text;
 use crate::parameters::Parameters;
+use crate::storage::Spec;
 use copal_base as base;
 use copal_net as net;
 use net::Endpoint;
@@ -127,6 +128,53 @@ pub(crate) struct Storage {
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: String,
+    /// What it is kept on; nothing for memory.
+    pub(crate) devices: Vec<StorageDevice>,
+}
+
+/// What a store is kept on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StorageDevice {
+    /// The tier that it belongs to; empty where there are none.
+    pub(crate) tier: String,
+    /// Where it is.
+    pub(crate) path: String,
+}
+
+/// What a store, or a device of one, holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holding {
+    /// Bytes that it may keep; `None` if there is no limit.
+    pub(crate) size: Option<u64>,
+    /// Bytes that it keeps.
+    pub(crate) used: u64,
+    /// Objects in memory; `None` for a device.
+    pub(crate) objects: Option<u64>,
+    /// Objects known, in memory or not; `None` where there are no others.
+    pub(crate) entries: Option<u64>,
+    /// In a word, whether it can be used.
+    pub(crate) health: String,
+}
+
+/// What a store holds now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StorageState {
+    /// All of it.
+    pub(crate) whole: Holding,
+    /// Its devices, in the order of [`Storage::devices`].
+    pub(crate) devices: Vec<Holding>,
+}
+
+impl Storage {
+    /// A row for each store.
+    pub(crate) fn rows(specs: &[Spec]) -> Vec<Self> {
+        let row = |spec: &Spec| Self {
+            name: spec.name.clone(),
+            kind: spec.word.clone(),
+            devices: spec.places().into_iter().map(|(tier, path)| StorageDevice { tier, path }).collect(),
+        };
+        specs.iter().map(row).collect()
+    }
 }
 
 /// An address that clients connect to, for `debug.listen_address`.
@@ -288,6 +336,9 @@ pub(crate) trait Server {
 
     /// The stores, in the order of the command line.
     fn storages(&self) -> Vec<Storage>;
+
+    /// What they hold, in the same order; nothing while nothing runs.
+    fn storage_states(&self) -> Vec<StorageState>;
 
     /// Where clients connect to.
     fn listening(&self) -> Vec<Listening>;

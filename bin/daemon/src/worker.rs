@@ -1,7 +1,7 @@
 //! The worker process: serves clients as the manager on the other end of the pipe says, and ends with it.
 //!
 //! It is the same program, started anew by the manager: standard input is the pipe, over which first the listening
-//! sockets come and then questions; standard output and error are read by the manager and go to its process log.
+//! sockets and the devices of stores come and then questions; standard output and error are read by the manager and go to its process log.
 
 use crate::compile::Captured;
 use crate::jail::Jail;
@@ -9,10 +9,11 @@ use crate::link::frame::{Event, Pipe};
 use crate::link::{self, Answer, Ask, descriptors};
 use crate::server::{Load, Server as _};
 use crate::serving::{Fixed, Serving};
-use crate::{log, panic, parameters, storage_spec};
+use crate::{log, panic, parameters, storage};
 use base::clock::Clock;
 use copal_base as base;
 use copal_net as net;
+use copal_store::device::FileDevice;
 use net::Endpoint;
 use net::listen::{Listener, Listening, Protocol};
 use std::io;
@@ -75,14 +76,14 @@ fn serve() -> io::Result<()> {
     // Nothing that is started from here gets the pipe.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let sockets = descriptors::receive(&stream)?;
+    let received = descriptors::receive(&stream)?;
     let mut pipe = Pipe::new(stream);
     let (number, start) = match pipe.receive(PATIENCE)? {
         Event::Message(number, Ask::Start(start)) => (number, *start),
         Event::End => return Ok(()),
         Event::Message(..) | Event::Nothing => return Err(io::Error::other("not told what to serve")),
     };
-    let mut serving = match begin(start, sockets) {
+    let mut serving = match begin(start, received) {
         Ok(serving) => serving,
         Err(why) => return pipe.send(number, &Answer::Failed(why), PATIENCE),
     };
@@ -119,13 +120,19 @@ fn obey(pipe: &mut Pipe, serving: &mut Serving) -> io::Result<()> {
 }
 
 /// Everything that is started serving, or why it cannot be.
-fn begin(start: link::Start, sockets: Vec<OwnedFd>) -> Result<Serving, String> {
-    let addresses = addresses(start.addresses, sockets)?;
-    let storage = storage_spec::parse_all(&start.storage).map_err(|error| error.to_string())?;
-    let fixed =
-        Fixed { directory: start.directory, identity: start.identity, hostname: start.hostname, storage };
+fn begin(start: link::Start, mut descriptors: Vec<OwnedFd>) -> Result<Serving, String> {
+    let sockets = start.addresses.iter().map(|address| address.sockets).sum::<usize>();
+    let devices = devices(&start.stores, descriptors.split_off(sockets.min(descriptors.len())))?;
+    let addresses = addresses(start.addresses, descriptors)?;
+    let fixed = Fixed {
+        directory: start.directory,
+        identity: start.identity,
+        hostname: start.hostname,
+        stores: start.stores,
+        recover: start.recover,
+    };
     let clock: Arc<dyn Clock> = Arc::new(net::clock::RealClock);
-    let mut serving = Serving::new(fixed, addresses, clock);
+    let mut serving = Serving::new(fixed, addresses, devices, clock);
     let vcls: Vec<(String, Arc<Captured>, bool)> =
         start.vcls.into_iter().map(|vcl| (vcl.name, Arc::new(vcl.captured), vcl.warm)).collect();
     let loads: Vec<Load<'_, Arc<Captured>>> =
@@ -154,6 +161,19 @@ fn addresses(addresses: Vec<link::Address>, sockets: Vec<OwnedFd>) -> Result<Vec
     addresses.collect()
 }
 
+/// The devices of the stores, as the manager opened them.
+fn devices(stores: &[storage::Spec], descriptors: Vec<OwnedFd>) -> Result<Vec<FileDevice>, String> {
+    let wanted: Vec<&storage::DeviceSpec> = stores.iter().flat_map(storage::Spec::devices).collect();
+    if wanted.len() != descriptors.len() {
+        return Err(format!("{} devices came, and not {}", descriptors.len(), wanted.len()));
+    }
+    let devices = wanted.into_iter().zip(descriptors).map(|(spec, descriptor)| {
+        let size = spec.size.ok_or_else(|| format!("{}: its size is missing", spec.path.display()))?;
+        FileDevice::adopt(descriptor.into(), spec.path.clone(), size).map_err(|error| error.to_string())
+    });
+    devices.collect()
+}
+
 fn answer(serving: &mut Serving, ask: Ask) -> Answer {
     match ask {
         Ask::Start(_) => return Answer::Failed("already started".to_owned()),
@@ -171,6 +191,7 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::Users(name) => return Answer::Users(serving.users(&name)),
         Ask::Lingering => return Answer::Lingering(serving.lingering()),
         Ask::Apply(settings) => serving.apply(&parameters::from_settings(&settings)),
+        Ask::StorageStates => return Answer::StorageStates(serving.storage_states()),
         Ask::Backends => return Answer::Backends(serving.backends()),
         Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
         Ask::Ban(words) => return Answer::of(serving.ban(&words)),

@@ -310,7 +310,8 @@ impl Bans {
 
     /// Takes in the bans that a device kept, oldest first: number, time and text of each. For the start, before any object
     /// comes in. A text that does not read as a ban bans everything before it: what it was to end is not known.
-    pub fn restore(&self, kept: &[(u64, Time, Vec<u8>)]) {
+    /// Numbers go on from `newest` at least: objects say that they were tested up to there.
+    pub fn restore(&self, kept: &[(u64, Time, Vec<u8>)], newest: u64, now: Time) {
         let mut list = self.list.write();
         let mut restored = List::default();
         for (number, time, text) in kept {
@@ -320,6 +321,10 @@ impl Bans {
                 restored.complete_equal(&expression);
                 restored.push(*number, expression, *time);
             }
+        }
+        if restored.newest() < newest {
+            restored.push(newest, Expression::empty(), now);
+            restored.complete_equal(&Expression::empty());
         }
         if restored.len() > 0 {
             self.newest.store(restored.newest(), Ordering::Release);

@@ -5,6 +5,7 @@ use crate::file::FileStatistics;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::object::{Attributes, Object};
+use crate::report::Report;
 use crate::volume::Facts;
 use std::fmt;
 use std::io;
@@ -130,6 +131,8 @@ pub enum Health {
     Good,
     /// Some of its devices are out of use.
     Degraded,
+    /// It takes no more objects, as it is being emptied.
+    Draining,
     /// It takes no more objects and will not recover; what it has may still be read, or is dropped.
     Failed,
 }
@@ -242,7 +245,18 @@ pub trait Engine: Send + Sync {
     /// Notes that an entry was tested against all bans up to `ban`.
     fn set_ban(&self, _entry: Entry, _ban: u32) {}
 
-    /// Waits until all that was removed or changed is durable.
+    /// Keeps a ban of that number, time and text; durable soon, and before [`Engine::sync`] returns.
+    fn add_ban(&self, _number: u64, _time: f64, _text: &[u8]) {}
+
+    /// The bans that it has kept, oldest first.
+    fn bans(&self) -> Vec<(u64, f64, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// Ends in order: writes what waits to be written. Nothing is stored or loaded after.
+    fn close(&self) {}
+
+    /// Waits until all that was removed or changed is durable, and every ban.
     ///
     /// # Errors
     /// What a device said.
@@ -252,4 +266,17 @@ pub trait Engine: Send + Sync {
     /// Does what need not be done at once, as dropping the objects of a damaged device. Called about every second, from a
     /// thread that serves nobody; [`Evictions::evicted`] is called from here.
     fn tend(&self) {}
+
+    /// What it says of itself to people.
+    fn report(&self) -> Report {
+        let statistics = self.statistics();
+        Report {
+            size: self.size(),
+            used: statistics.linked,
+            objects: statistics.objects,
+            entries: None,
+            health: self.health(),
+            devices: Vec::new(),
+        }
+    }
 }

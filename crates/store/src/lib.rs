@@ -19,6 +19,7 @@ pub mod memory;
 pub mod object;
 pub mod persistent;
 mod pool;
+pub mod report;
 pub mod volume;
 
 pub use cursor::Cursor;
@@ -32,4 +33,5 @@ pub use memory::Memory;
 pub use object::{Attributes, Flags, Object, State};
 pub use persistent::Persistent;
 pub use pool::{Pooled, pooled};
+pub use report::{DeviceReport, Report};
 pub use volume::Facts;

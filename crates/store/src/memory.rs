@@ -188,6 +188,10 @@ impl Engine for Memory {
         (self.space.size < u64::MAX).then_some(self.space.size)
     }
 
+    fn set_evict_max(&self, count: u64) {
+        self.space.evict_max.store(count, Ordering::Relaxed);
+    }
+
     fn statistics(&self) -> Statistics {
         let space = &self.space;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -205,10 +209,6 @@ impl Engine for Memory {
             moved: space.order.lock().moved(),
             file: None,
         }
-    }
-
-    fn set_evict_max(&self, count: u64) {
-        self.space.evict_max.store(count, Ordering::Relaxed);
     }
 
     fn shrink(&self, bytes: u64) -> u64 {

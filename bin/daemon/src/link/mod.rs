@@ -13,7 +13,8 @@ pub(crate) mod frame;
 
 use crate::compile::Captured;
 use crate::parameters::Setting;
-use crate::server::{AdminHealth, Backend, Ban, Label, Question};
+use crate::server::{AdminHealth, Backend, Ban, Label, Question, StorageState};
+use crate::storage::Spec;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -59,8 +60,10 @@ pub(crate) struct Start {
     pub(crate) identity: String,
     /// `server.hostname`.
     pub(crate) hostname: String,
-    /// The `-s` arguments.
-    pub(crate) storage: Vec<String>,
+    /// The stores; descriptors of their devices came behind the sockets.
+    pub(crate) stores: Vec<Spec>,
+    /// `-o recover`.
+    pub(crate) recover: bool,
     /// The addresses, in the order of their sockets.
     pub(crate) addresses: Vec<Address>,
     /// Parameters that are not at their default.
@@ -92,6 +95,7 @@ pub(crate) enum Ask {
     Lingering,
     Apply(Vec<Setting>),
     Backends,
+    StorageStates,
     SetHealth {
         vcl: String,
         backend: String,
@@ -131,6 +135,8 @@ pub(crate) enum Answer {
     Lingering(Vec<(String, usize)>),
     /// To `Backends`.
     Backends(Vec<Backend>),
+    /// To `StorageStates`.
+    StorageStates(Vec<StorageState>),
     /// To `Bans`.
     Bans(Vec<Ban>),
     /// To `Explain`.

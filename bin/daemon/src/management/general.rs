@@ -197,29 +197,6 @@ impl<P: Server> Management<P> {
             None => Reply::wrong(format!("Not a duration: {delay}")),
         }
     }
-
-    pub(super) fn storage_list(&self, json: bool) -> Reply {
-        let storages = self.server.storages();
-        if json {
-            let mut text = json::begin(2, &["storage.list", "-j"], self.now_time());
-            for (index, storage) in storages.iter().enumerate() {
-                let _ = write!(
-                    text,
-                    "{}\n  {{\n    \"name\": {},\n    \"storage\": {}\n}}",
-                    if index == 0 { "" } else { "," },
-                    json::string(&storage.name),
-                    json::string(&storage.kind)
-                );
-            }
-            text.push_str("\n]\n");
-            return Reply::ok(text);
-        }
-        let mut text = "Storage devices:\n".to_owned();
-        for storage in storages {
-            let _ = writeln!(text, "\tstorage.{} = {}", storage.name, storage.kind);
-        }
-        Reply::ok(text)
-    }
 }
 
 #[cfg(test)]
@@ -241,12 +218,6 @@ mod tests {
         check(&mut manager, "start", 300, "Child in state running");
         check(&mut manager, "status -j", 200, "[ 2, [\"status\", \"-j\"], 1000.000, \"running\"\n]\n");
         check(&mut manager, "debug.listen_address", 200, "a0 127.0.0.1 8080\nu /tmp/u.sock -\n");
-        check(
-            &mut manager,
-            "storage.list",
-            200,
-            "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n",
-        );
         check(&mut manager, "debug.srandom", 200, "");
         check(&mut manager, "debug.srandom 9", 200, "");
         check(&mut manager, "debug.srandom x", 106, "Not a number: x");

@@ -8,6 +8,7 @@ mod ban;
 mod explain;
 pub(crate) mod general;
 mod param;
+mod storage;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -3,7 +3,8 @@
 use super::Management;
 use crate::parameters::Parameters;
 use crate::server::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Question, Server, Source, State, Storage,
+    AdminHealth, Backend, Ban, Compiled, Holding, Label, Listening, Load, Question, Server, Source, State,
+    Storage, StorageState,
 };
 use admin::Session;
 use base::clock::ManualClock;
@@ -170,7 +171,17 @@ impl Server for Recorder {
     }
 
     fn storages(&self) -> Vec<Storage> {
-        ["s0", "Transient"].map(|name| Storage { name: name.into(), kind: "malloc".into() }).to_vec()
+        ["s0", "Transient"]
+            .map(|name| Storage { name: name.into(), kind: "malloc".into(), devices: Vec::new() })
+            .to_vec()
+    }
+
+    fn storage_states(&self) -> Vec<StorageState> {
+        let state = |size, used, objects| StorageState {
+            whole: Holding { size, used, objects: Some(objects), entries: None, health: "good".into() },
+            devices: Vec::new(),
+        };
+        vec![state(Some(1 << 30), 1536, 3), state(None, 0, 0)]
     }
 
     fn listening(&self) -> Vec<Listening> {

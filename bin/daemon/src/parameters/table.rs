@@ -194,6 +194,9 @@ parameters! {
         "The longest head of a backend's response.";
     idle_send_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [DelayedEffect],
         "How long a client may take nothing of what is sent to it before its connection is closed.";
+    journal_sync: f64 = 0.1, Seconds(0.0, Some(60.0)), "seconds", [],
+        "How long a purge, or another change to what stands on the devices of a store, may take until it survives a crash. \
+         Zero: it does before the reply. Bans of the command line always do.";
     listen_depth: u64 = 1024, Count(0, None), "connections", [MustRestart],
         "How many connections may wait to be accepted on a listening socket.";
     lru_interval: f64 = 2.0, Seconds(0.0, None), "seconds", [Experimental],
@@ -225,6 +228,9 @@ parameters! {
         "How long a pipe may carry nothing either way before it is closed.";
     prefer_ipv6: bool = false, Switch, "bool", [],
         "Whether a backend that has both kinds of addresses is tried by IPv6 first.";
+    scrub_rate: u64 = 0, Bytes(0, None), "bytes", [],
+        "How many bytes a second are read on each device of a store to find what is damaged before somebody asks for it. \
+         Zero is never.";
     send_timeout: f64 = 600.0, Seconds(0.0, None), "seconds", [DelayedEffect],
         "The longest time to send one response to a client.";
     shortlived: f64 = 10.0, Seconds(0.0, None), "seconds", [],

@@ -8,7 +8,7 @@
 use super::output::Output;
 use crate::jail::Jail;
 use crate::link::frame::{Event, Pipe};
-use crate::link::{Answer, Ask, descriptors};
+use crate::link::{Answer, Ask};
 use crate::worker;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -52,11 +52,11 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a worker and hands it the sockets. It waits for [`Ask::Start`] then.
+    /// Starts a worker and hands it the descriptors of sockets and devices. It waits for [`Ask::Start`] then.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(super) fn spawn(sockets: &[BorrowedFd<'_>], name: &str, jail: Jail) -> io::Result<Self> {
+    pub(super) fn spawn(descriptors: &[BorrowedFd<'_>], name: &str, jail: Jail) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (read, write) = io::pipe()?;
         let mut command = Command::new("/proc/self/exe");
@@ -83,7 +83,7 @@ impl Child {
             began: now,
             lost: None,
         };
-        if let Err(error) = descriptors::send(&ours, sockets) {
+        if let Err(error) = crate::link::descriptors::send(&ours, descriptors) {
             child.kill();
             return Err(error);
         }

@@ -17,11 +17,13 @@ use crate::link::{self, Answer, Ask};
 use crate::parameters::{self, Parameters};
 use crate::server::{
     AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Question, Server, Source, State, Storage,
+    StorageState,
 };
-use crate::{log, panic, storage_spec, wire_up};
+use crate::{log, panic, storage, wire_up};
 use child::{Child, End, Exited, Lost};
 use copal_net as net;
 use copal_observe as observe;
+use copal_store::device::FileDevice;
 use net::Endpoint;
 use net::listen::{Protocol, Spec};
 use std::cell::{Cell, RefCell};
@@ -48,7 +50,7 @@ fn pause(young_deaths: u32) -> Duration {
 }
 
 /// What a worker needs besides parameters and VCL; fixed for the life of the manager.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Fixed {
     /// The work directory.
     pub(crate) directory: PathBuf,
@@ -58,10 +60,12 @@ pub(crate) struct Fixed {
     pub(crate) hostname: String,
     /// Which rights a worker has.
     pub(crate) jail: Jail,
-    /// The `-s` arguments.
-    pub(crate) storage: Vec<String>,
-    /// The stores that they mean.
-    pub(crate) stores: Vec<storage_spec::Spec>,
+    /// The stores, `Transient` last.
+    pub(crate) stores: Vec<storage::Spec>,
+    /// What they are kept on, in the order of [`storage::Spec::devices`].
+    pub(crate) devices: Vec<FileDevice>,
+    /// `-o recover`, until a worker has done so: what was made anew once is good.
+    pub(crate) recover: bool,
 }
 
 /// Parameters that concern the manager's dealings with the worker.
@@ -186,7 +190,8 @@ impl Remote {
             directory: self.fixed.directory.clone(),
             identity: self.fixed.identity.clone(),
             hostname: self.fixed.hostname.clone(),
-            storage: self.fixed.storage.clone(),
+            stores: self.fixed.stores.clone(),
+            recover: self.fixed.recover,
             addresses: self.addresses.iter().map(address).collect(),
             parameters: parameters::settings(parameters),
             vcls: vcls.iter().map(vcl_message).collect(),
@@ -208,14 +213,16 @@ impl Remote {
             .addresses
             .iter()
             .flat_map(|listening| listening.listeners.iter().map(|socket| socket.as_fd()));
-        let sockets: Vec<_> = sockets.collect();
+        let devices = self.fixed.devices.iter().map(|device| device.as_fd());
+        let descriptors: Vec<_> = sockets.chain(devices).collect();
         let name = self.fixed.directory.display().to_string();
-        let mut child = Child::spawn(&sockets, &name, self.fixed.jail)
+        let mut child = Child::spawn(&descriptors, &name, self.fixed.jail)
             .map_err(|error| format!("could not start worker: {error}"))?;
         log::debug(&format!("Child ({}) Started", child.id()), &[]);
         match child.ask(&Ask::Start(Box::new(start)), self.timeouts.patience.max(START_PATIENCE)) {
             Ok(Answer::Done) => {
                 self.shm.counters().child_start.inc();
+                self.fixed.recover = false;
                 log::plain("Child launched OK");
                 self.child.replace(Some(child));
                 Ok(())
@@ -305,7 +312,7 @@ impl Server for Remote {
         labels: &[Label],
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
-        let stores = storage_spec::names(&self.fixed.stores);
+        let stores = storage::names(&self.fixed.stores);
         compile::compile(source, labels, &stores, parameters, self.fixed.jail)
     }
 
@@ -444,8 +451,14 @@ impl Server for Remote {
     }
 
     fn storages(&self) -> Vec<Storage> {
-        let row = |spec: &storage_spec::Spec| Storage { name: spec.name.clone(), kind: spec.kind.to_owned() };
-        self.fixed.stores.iter().map(row).collect()
+        Storage::rows(&self.fixed.stores)
+    }
+
+    fn storage_states(&self) -> Vec<StorageState> {
+        match self.ask(&Ask::StorageStates) {
+            Some(Answer::StorageStates(states)) => states,
+            _ => Vec::new(),
+        }
     }
 
     fn listening(&self) -> Vec<Listening> {

@@ -19,13 +19,15 @@ use crate::jail::Jail;
 use crate::parameters::Parameters;
 use crate::server::{
     AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Question, Server, Source, State, Storage,
+    StorageState,
 };
-use crate::storage_spec;
+use crate::storage;
 use admin::Status;
 use base::clock::Clock;
 use copal_admin as admin;
 use copal_base as base;
 use copal_net as net;
+use copal_store::device::FileDevice;
 use running::Running;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +43,9 @@ pub(crate) struct Fixed {
     /// `server.hostname`.
     pub(crate) hostname: String,
     /// The stores, `Transient` last.
-    pub(crate) storage: Vec<storage_spec::Spec>,
+    pub(crate) stores: Vec<storage::Spec>,
+    /// `-o recover`: they make the lists of their objects anew.
+    pub(crate) recover: bool,
 }
 
 /// The server in the worker: it does what it is told.
@@ -49,6 +53,8 @@ pub(crate) struct Serving {
     fixed: Arc<Fixed>,
     clock: Arc<dyn Clock>,
     addresses: Vec<net::listen::Listening>,
+    /// What stores are kept on, until they are made.
+    devices: Vec<FileDevice>,
     running: Option<Running>,
     /// How long the end of serving is to take longer than it does: `debug.shutdown.delay`.
     stop_delay: Duration,
@@ -56,8 +62,13 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Serves on `addresses`; nothing is accepted before [`Server::start`].
-    pub(crate) fn new(fixed: Fixed, addresses: Vec<net::listen::Listening>, clock: Arc<dyn Clock>) -> Self {
-        Self { fixed: Arc::new(fixed), clock, addresses, running: None, stop_delay: Duration::ZERO }
+    pub(crate) fn new(
+        fixed: Fixed,
+        addresses: Vec<net::listen::Listening>,
+        devices: Vec<FileDevice>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { fixed: Arc::new(fixed), clock, addresses, devices, running: None, stop_delay: Duration::ZERO }
     }
 
     /// Writes to the request log that the manager asked whether we live.
@@ -76,7 +87,7 @@ impl Server for Serving {
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
         // Here everything is seen with our own rights.
-        let stores = storage_spec::names(&self.fixed.storage);
+        let stores = storage::names(&self.fixed.stores);
         compile::compile(source, labels, &stores, parameters, Jail::None)
     }
 
@@ -118,7 +129,8 @@ impl Server for Serving {
         labels: &[Label],
         active: &str,
     ) -> Result<(), String> {
-        let mut running = Running::new(&self.fixed, &self.clock, parameters)?;
+        let mut running =
+            Running::new(&self.fixed, std::mem::take(&mut self.devices), &self.clock, parameters)?;
         for vcl in vcls {
             running.load(vcl).map_err(|why| format!("VCL \"{}\": {why}", vcl.name))?;
         }
@@ -204,8 +216,11 @@ impl Server for Serving {
     }
 
     fn storages(&self) -> Vec<Storage> {
-        let row = |spec: &storage_spec::Spec| Storage { name: spec.name.clone(), kind: spec.kind.to_owned() };
-        self.fixed.storage.iter().map(row).collect()
+        Storage::rows(&self.fixed.stores)
+    }
+
+    fn storage_states(&self) -> Vec<StorageState> {
+        self.running.as_ref().map_or_else(Vec::new, Running::storage_states)
     }
 
     fn listening(&self) -> Vec<Listening> {

@@ -5,8 +5,8 @@ use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
 use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
-use crate::server::{AdminHealth, Backend, Ban, Label, Load};
-use crate::{log, storage_spec, stores, wire_up};
+use crate::server::{AdminHealth, Backend, Ban, Holding, Label, Load, StorageState};
+use crate::{log, storage, wire_up};
 use admin::Status;
 use base::Live;
 use base::clock::Clock;
@@ -29,7 +29,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use store::Engine;
+use store::device::FileDevice;
+use store::persistent::Pace;
+use store::{DeviceReport, Engine};
 use vcl::instance::Instance;
 
 /// References to a VCL that are ours and no request's: in [`Running::vcls`], and with upkeep if it is the active one.
@@ -50,7 +52,10 @@ struct Service {
 pub(super) struct Running {
     fixed: Arc<Fixed>,
     parts: Parts,
-    stores: Vec<Arc<dyn Engine>>,
+    /// The stores, `Transient` last.
+    engines: Vec<Arc<dyn Engine>>,
+    /// How often their devices are written to and looked through.
+    pace: Arc<Pace>,
     services: HashMap<String, Service>,
     /// Discarded, still in use by requests.
     lingering: Vec<Arc<Vcl>>,
@@ -65,6 +70,7 @@ impl Running {
     /// What could not be made.
     pub(super) fn new(
         fixed: &Arc<Fixed>,
+        devices: Vec<FileDevice>,
         clock: &Arc<dyn Clock>,
         parameters: &Parameters,
     ) -> Result<Self, String> {
@@ -74,10 +80,18 @@ impl Running {
         let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
         let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
         let policy = wire_up::eviction(parameters);
-        let opened = fixed.storage.iter().map(|spec| stores::open(spec, policy, Arc::clone(&index) as _));
-        let stores = opened.collect::<Result<Vec<_>, String>>()?;
-        let (transient, named) = stores.split_last().expect("there is always a Transient store");
-        debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);
+        let pace = Arc::new(Pace::default());
+        let parts = storage::build::Parts {
+            devices,
+            evictions: Arc::clone(&index) as _,
+            policy,
+            pace: Arc::clone(&pace),
+            recover: fixed.recover,
+        };
+        let engines = storage::build::build(&fixed.stores, parts).map_err(|error| error.to_string())?;
+        adopt(&index, &engines, clock.now());
+        let (transient, named) = engines.split_last().expect("there is always a Transient store");
+        debug_assert_eq!(transient.name(), storage::TRANSIENT);
         let shared = Arc::new(Shared {
             clock: Arc::clone(clock),
             index,
@@ -109,7 +123,8 @@ impl Running {
         let running = Self {
             fixed: Arc::clone(fixed),
             parts,
-            stores,
+            engines,
+            pace,
             services: HashMap::new(),
             lingering: Vec::new(),
             threads: None,
@@ -378,9 +393,11 @@ impl Running {
         let before = self.parts.origin.get();
         let (resting, piece_max) = (Arc::clone(&before.resting), before.piece_max);
         self.parts.origin.set(origin::Settings { resting, piece_max, ..wire_up::origin(parameters) });
-        for store in &self.stores {
-            store.set_evict_max(parameters.nuke_limit);
+        for engine in &self.engines {
+            engine.set_evict_max(parameters.nuke_limit);
         }
+        self.pace.set_journal_sync(Duration::from_secs_f64(parameters.journal_sync.clamp(0.0, 60.0)));
+        self.pace.set_scrub_rate(parameters.scrub_rate);
         let log = &self.parts.log;
         let settings = wire_up::log(parameters);
         log.set_mask(settings.mask);
@@ -397,6 +414,31 @@ impl Running {
             .into_iter()
             .flat_map(|service| backends::list(&service.vcl, self.parts.shared.now()))
             .collect()
+    }
+
+    /// What each store holds.
+    pub(super) fn storage_states(&self) -> Vec<StorageState> {
+        let device = |device: DeviceReport| Holding {
+            size: Some(device.size),
+            used: device.used,
+            objects: None,
+            entries: Some(device.entries),
+            health: device.health.word().to_owned(),
+        };
+        let state = |engine: &Arc<dyn Engine>| {
+            let report = engine.report();
+            StorageState {
+                whole: Holding {
+                    size: report.size,
+                    used: report.used,
+                    objects: Some(report.objects),
+                    entries: report.entries,
+                    health: report.health.word().to_owned(),
+                },
+                devices: report.devices.into_iter().map(device).collect(),
+            }
+        };
+        self.engines.iter().map(state).collect()
     }
 
     /// Notes what the operator says of a backend.
@@ -434,7 +476,10 @@ impl Running {
 
     /// Adds a ban.
     pub(super) fn ban(&self, words: &[String]) -> Result<(), String> {
-        self.parts.shared.bans.add_words(words, self.parts.shared.now()).map(|_| ())
+        self.parts.shared.bans.add_words(words, self.parts.shared.now())?;
+        // Who has its reply may rely upon it, whatever happens to this process.
+        let synced = self.engines.iter().try_for_each(|engine| engine.sync());
+        synced.map_err(|error| format!("The ban is in force, but a device did not take it: {error}"))
     }
 
     /// Sets the last transaction number, if it is given; gives it and how many numbers a thread takes at once.
@@ -491,7 +536,18 @@ impl Running {
             vcl.instance.fini(&mut host::LoadHost::new(&self.parts.shared, vcl, &self.parts.log));
         }
         self.upkeep.stop();
+        self.engines.iter().for_each(|engine| engine.close());
     }
+}
+
+/// Takes in what engines found on their devices, if any have some.
+fn adopt(index: &catalog::index::Index, engines: &[Arc<dyn Engine>], now: base::Time) {
+    let lasting: Vec<_> = engines.iter().filter(|engine| !engine.devices().is_empty()).cloned().collect();
+    if lasting.is_empty() {
+        return;
+    }
+    let found = index.attach(lasting, now);
+    log::info("found on devices", &[("objects", &found.entries), ("useless", &found.useless)]);
 }
 
 fn temperature(warm: bool) -> &'static str {

@@ -172,6 +172,21 @@ pub(super) fn end_of_life(facts: &Facts) -> f64 {
     }
 }
 
+/// What was found on devices at a start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Entries that requests may be answered from.
+    pub entries: u64,
+    /// Others, which were ended: segments without their master, and what no ban can be tested for any more.
+    pub useless: u64,
+}
+
+impl crate::ban::BanLog for Engines {
+    fn added(&self, number: u64, time: f64, text: &[u8]) {
+        self.0.iter().for_each(|engine| engine.add_ban(number, time, text));
+    }
+}
+
 /// The engines that have devices, by the numbers of these.
 #[derive(Default)]
 pub(super) struct Engines(Vec<Arc<dyn Engine>>);
@@ -295,9 +310,22 @@ pub(super) fn same_fields(one: u32, other: u32) -> bool {
 }
 
 impl Index {
-    /// From now on entries are found that `engines` have. Once, at the start.
-    pub fn attach(&self, engines: Vec<Arc<dyn Engine>>) {
+    /// From now on entries are found that `engines` have, those that they found on their devices among them, and bans are
+    /// kept with them. Once, before any object comes in.
+    pub fn attach(&self, engines: Vec<Arc<dyn Engine>>, now: f64) -> Adopted {
+        let mut bans: Vec<(u64, f64, Vec<u8>)> = engines.iter().flat_map(|engine| engine.bans()).collect();
+        bans.sort_by_key(|ban| ban.0);
+        bans.dedup_by_key(|ban| ban.0);
+        let mut newest = 0;
+        for engine in &engines {
+            engine.entries(&mut |_, facts, _| {
+                newest = newest.max(if facts.is_piece() { 0 } else { facts.ban })
+            });
+        }
+        self.bans.restore(&bans, newest.into(), now);
+        self.bans.set_log(Arc::new(Engines(engines.clone())));
         let _ = self.engines.set(Engines(engines));
+        self.adopt()
     }
 
     /// Whether there are engines that may have entries.
@@ -310,9 +338,8 @@ impl Index {
         self.engines.get().unwrap_or(&NONE)
     }
 
-    /// Takes in what the engines found on their devices at the start. How many entries there are, and how many of what was
-    /// found is of no use.
-    pub fn adopt(&self) -> (u64, u64) {
+    /// Takes in what the engines found on their devices at the start.
+    fn adopt(&self) -> Adopted {
         let (mut adopted, mut useless) = (0, Vec::new());
         // Masters first: a segment comes in only where its family is.
         for segments in [false, true] {
@@ -332,7 +359,7 @@ impl Index {
                 engine.remove(*entry);
             }
         }
-        (adopted, useless.len() as u64)
+        Adopted { entries: adopted, useless: useless.len() as u64 }
     }
 
     fn adopt_entry(&self, entry: Entry, facts: &Facts, links: &[u8]) -> bool {

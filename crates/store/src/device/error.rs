@@ -1,6 +1,7 @@
 //! Why a device cannot be opened, each with what to do about it in one line.
 
 use copal_base::reason;
+use copal_base::units::human_bytes;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -181,7 +182,7 @@ impl fmt::Display for OpenError {
                 write!(f, "{} has no size yet, and none is given: add one, as 10G", Name(path))
             }
             Self::TooSmall { path, size, size_min } => {
-                let (size, least) = (human(*size), human(*size_min));
+                let (size, least) = (human_bytes(*size), human_bytes(*size_min));
                 write!(f, "{} has {size}, which is too small: give it at least {least}", Name(path))
             }
             Self::OtherSize { path, found, given, is_block_device } => {
@@ -193,9 +194,9 @@ impl fmt::Display for OpenError {
                 })
             }
             Self::NoRoom { path, wanted, free } => {
-                write!(f, "{}: the file system has no room for {} more", Name(path), human(*wanted))?;
+                write!(f, "{}: the file system has no room for {} more", Name(path), human_bytes(*wanted))?;
                 if let Some(free) = free {
-                    write!(f, ", {} is free", human(*free))?;
+                    write!(f, ", {} is free", human_bytes(*free))?;
                 }
                 f.write_str(": give a smaller size, or make room")
             }
@@ -203,7 +204,7 @@ impl fmt::Display for OpenError {
                 f,
                 "{}: a file may not have {} there: give a smaller size, or raise the limit (ulimit -f)",
                 Name(path),
-                human(*size)
+                human_bytes(*size)
             ),
             Self::NoReserve { path, size } => write!(
                 f,
@@ -254,20 +255,6 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// A size as people say it: `1.5G`.
-fn human(bytes: u64) -> String {
-    for (shift, unit) in [(50, 'P'), (40, 'T'), (30, 'G'), (20, 'M'), (10, 'k')] {
-        if bytes >> shift > 0 {
-            let tenths = (u128::from(bytes) * 10) >> shift;
-            return match tenths % 10 {
-                0 => format!("{}{unit}", tenths / 10),
-                rest => format!("{}.{rest}{unit}", tenths / 10),
-            };
-        }
-    }
-    format!("{bytes} bytes")
-}
-
 /// A size that can be given as it is printed: in the largest unit that divides it.
 fn exact(bytes: u64) -> String {
     copal_base::units::format_bytes(bytes)
@@ -313,20 +300,5 @@ mod tests {
             "\"/disk/x\" is mounted, or part of something in use: unmount it, or name another",
         );
         check(Errno::IO, "making \"/disk/x\": Input/output error");
-    }
-
-    #[test]
-    fn sizes_as_people_say_them() {
-        for (bytes, text) in [
-            (0, "0 bytes"),
-            (1023, "1023 bytes"),
-            (1024, "1k"),
-            (1536, "1.5k"),
-            (10 << 30, "10G"),
-            ((10 << 30) + 1, "10G"),
-            (u64::MAX, "16383.9P"),
-        ] {
-            assert_eq!(human(bytes), text);
-        }
     }
 }

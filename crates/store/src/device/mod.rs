@@ -9,6 +9,7 @@ mod open;
 pub use error::OpenError;
 pub use file::FileDevice;
 pub use open::{OpenOptions, Taken};
+pub mod sim;
 
 use std::io;
 

@@ -32,11 +32,13 @@ use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
-use crate::volume::{self, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use crate::report::{DeviceReport, Report};
+use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
 use events::DeviceEvents;
 use loader::Loads;
 use parking_lot::Mutex;
 use queue::Queue;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -116,6 +118,8 @@ pub(crate) struct Core {
     behind: u64,
     /// Fills that wait.
     fills: Mutex<Vec<Waker>>,
+    /// Bans that are still to be written.
+    new_bans: Mutex<VecDeque<volume::Ban>>,
     /// Objects that no record was written of: too large, or no device took them.
     unkept: AtomicU64,
 }
@@ -123,7 +127,7 @@ pub(crate) struct Core {
 /// The engine. Dropped, it writes what waits, and a checkpoint.
 pub struct Persistent {
     core: Arc<Core>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Persistent {
@@ -173,6 +177,7 @@ impl Persistent {
             ends: AtomicBool::new(false),
             behind: settings.memory / 3,
             fills: Mutex::default(),
+            new_bans: Mutex::default(),
             unkept: AtomicU64::new(0),
         });
         listeners.iter().for_each(|listener| listener.attach(&core));
@@ -182,9 +187,12 @@ impl Persistent {
             path: core.name.clone(),
             source: OpenError::Io { doing: "making a thread", source: error },
         })?;
-        Ok(Self { core, threads })
+        Ok(Self { core, threads: Mutex::new(threads) })
     }
 }
+
+/// With fewer bans than this on a device nothing is gained by forgetting some.
+const FORGET_FROM: usize = 16;
 
 /// Threads that read from each device.
 const READERS: usize = 4;
@@ -208,22 +216,63 @@ fn start_threads(core: &Arc<Core>) -> io::Result<Vec<JoinHandle<()>>> {
 
 impl Drop for Persistent {
     fn drop(&mut self) {
-        self.core.ends.store(true, Ordering::Release);
-        for station in &self.core.stations {
-            station.writes.close();
-            station.loads.close();
-        }
-        self.core.pace.wake();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        for station in &self.core.stations {
-            let _ = station.volume.close();
+        self.close();
+    }
+}
+
+impl Station {
+    fn report(&self) -> DeviceReport {
+        let statistics = self.volume.statistics();
+        DeviceReport {
+            path: self.path.clone().into(),
+            size: statistics.bytes_max,
+            used: statistics.bytes,
+            entries: statistics.entries,
+            health: match self.volume.health() {
+                VolumeHealth::Good => Health::Good,
+                VolumeHealth::Draining => Health::Draining,
+                VolumeHealth::Failed => Health::Failed,
+            },
         }
     }
 }
 
 impl Core {
+    /// Writes the bans that came to every device. An error is that of the last device that could not take one; others have
+    /// it, and what is on a device that failed is not written to any more.
+    fn keep_bans(&self) -> Result<(), BanError> {
+        // One at a time, so that who waits for a ban knows that it was written.
+        let mut news = self.new_bans.lock();
+        let mut kept = Ok(());
+        while let Some((number, time, text)) = news.pop_front() {
+            for station in &self.stations {
+                kept = station.volume.add_ban(number, time, &text).and(kept);
+            }
+        }
+        kept
+    }
+
+    /// Lets devices forget the bans that every object on them was tested against.
+    fn forget_bans(&self) {
+        for station in &self.stations {
+            let bans = station.volume.bans();
+            let newest = bans.iter().map(|ban| ban.0).max().unwrap_or_default();
+            if bans.len() < FORGET_FROM {
+                continue;
+            }
+            let mut oldest = newest;
+            station.volume.for_each(|_, facts, _| {
+                if !facts.is_piece() {
+                    oldest = oldest.min(facts.ban);
+                }
+            });
+            // What the entries say is to be durable before that is relied upon.
+            if station.volume.sync().is_ok() {
+                station.volume.drop_bans(&|number| number >= oldest);
+            }
+        }
+    }
+
     /// The device that `entry` is on.
     fn station(&self, entry: Entry) -> Option<(&Station, EntryId)> {
         let first = self.stations.first()?.number;
@@ -399,7 +448,56 @@ impl Engine for Persistent {
         Keeper::set_ban(&*self.core, entry, ban);
     }
 
+    fn add_ban(&self, number: u64, time: f64, text: &[u8]) {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        self.core.new_bans.lock().push_back((number, time, text.to_vec()));
+        self.core.pace.wake();
+    }
+
+    fn bans(&self) -> Vec<(u64, f64, Vec<u8>)> {
+        let mut bans: Vec<volume::Ban> =
+            self.core.stations.iter().flat_map(|station| station.volume.bans()).collect();
+        bans.sort_by_key(|ban| ban.0);
+        bans.dedup_by_key(|ban| ban.0);
+        bans.into_iter().map(|(number, time, text)| (number.into(), time, text)).collect()
+    }
+
     fn sync(&self) -> io::Result<()> {
+        self.core.keep_bans().map_err(io::Error::other)?;
         self.core.stations.iter().try_for_each(|station| station.volume.sync())
+    }
+
+    fn report(&self) -> Report {
+        let core = &self.core;
+        let devices: Vec<DeviceReport> = core.stations.iter().map(Station::report).collect();
+        Report {
+            size: Some(devices.iter().map(|device| device.size).sum()),
+            used: devices.iter().map(|device| device.used).sum(),
+            objects: self.statistics().objects,
+            entries: Some(devices.iter().map(|device| device.entries).sum()),
+            health: self.health(),
+            devices,
+        }
+    }
+
+    fn close(&self) {
+        self.core.ends.store(true, Ordering::Release);
+        for station in &self.core.stations {
+            station.writes.close();
+            station.loads.close();
+        }
+        self.core.pace.wake();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() {
+            return;
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+        let _ = self.core.keep_bans();
+        for station in &self.core.stations {
+            // What a device that fails does not take is lost, as in a crash.
+            let _ = station.volume.close();
+        }
     }
 }

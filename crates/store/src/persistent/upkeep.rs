@@ -3,7 +3,7 @@
 use super::Core;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often an engine does what; may be changed while it runs.
 #[derive(Debug)]
@@ -66,6 +66,7 @@ impl Pace {
 pub(super) fn run(core: &Core) {
     // What the rate allows and was not used yet, a device.
     let mut allowed = 0.0;
+    let mut last_look = Instant::now();
     while !core.ends.load(Ordering::Acquire) {
         let rest = core.pace.journal_sync();
         {
@@ -77,6 +78,8 @@ pub(super) fn run(core: &Core) {
         let rate = core.pace.scrub_rate.load(Ordering::Relaxed);
         allowed = if rate == 0 { 0.0 } else { allowed + rate as f64 * rest.as_secs_f64() };
         let scrubs = allowed >= SCRUB_STEP as f64;
+        // A device that cannot take one has failed, and says so by its health.
+        let _ = core.keep_bans();
         for station in &core.stations {
             // A volume that fails says so by its health.
             let _ = station.volume.tick();
@@ -84,11 +87,18 @@ pub(super) fn run(core: &Core) {
                 station.volume.scrub(SCRUB_STEP);
             }
         }
+        if last_look.elapsed() >= FORGET_EVERY {
+            last_look = Instant::now();
+            core.forget_bans();
+        }
         if scrubs {
             allowed -= SCRUB_STEP as f64;
         }
     }
 }
+
+/// How often it is looked for bans that devices may forget: that looks at every entry.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
 
 /// How many bytes are read at one time to find damage.
 const SCRUB_STEP: u64 = 1 << 20;
