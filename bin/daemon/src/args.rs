@@ -289,7 +289,7 @@ Tuning options:
 
   -t TTL                       # Sets the parameter default_ttl
   -p param=value               # Sets a parameter; may be given several times
-  -s [name=]kind[,options]     # A store: malloc[,size]; may be given several times
+  -s [name=]kind[,options]     # A store: malloc[,size] or file,path[,size[,granularity[,advice]]]
   -l size                      # Sets the parameter vsl_space
 
 Security options:
