@@ -18,7 +18,7 @@ use crate::parameters::Parameters;
 use crate::plant::{
     AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
 };
-use crate::{log, panic, storage_spec, wire_up};
+use crate::{log, panic, storage_spec, stores, wire_up};
 use child::{Child, End, Lost, Obituary};
 use copal_net as net;
 use copal_observe as observe;
@@ -196,7 +196,9 @@ impl Remote {
     }
 
     /// A worker that serves, or why there is none.
-    fn launch(&mut self, start: link::Start) -> Result<(), String> {
+    fn launch(&mut self, mut start: link::Start) -> Result<(), String> {
+        let stores = stores::Handed::new(&start.storage, self.fixed.jail)?;
+        start.storage.clone_from(&stores.arguments);
         observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER)
             .map_err(|error| format!("shared memory: {error}"))?;
         let shared = self.fixed.directory.join(observe::vsm::WORKER);
