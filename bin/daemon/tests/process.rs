@@ -533,7 +533,7 @@ fn refusals() {
         (&["-F", "-f", vcl], 2, "VCL compilation failed"),
         (&["-f", vcl], 255, "VCL compilation failed"),
         (&["-F", "-b", "none", "-p", "nosuch=1"], 2, "Unknown parameter \"nosuch\""),
-        (&["-F", "-b", "none", "-s", "file,/x,1g"], 2, "\"file\" is not in this version"),
+        (&["-F", "-b", "none", "-s", "file,/no/such/directory/x,1g"], 2, "name a file in a directory"),
     ] {
         let output = copald(&scratch).args(arguments).stderr(Stdio::piped()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
