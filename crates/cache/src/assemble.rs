@@ -9,7 +9,7 @@
 //! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one [`Stitch`]: pieces of
 //! the stored bodies go in as they are, included gzip streams without their heads and ends, other bodies as stored blocks.
 
-use crate::body::{Aborted, Body};
+use crate::body::{Aborted, Ready, Source};
 use crate::exchange::{Exchange, Outcome};
 use crate::include::{Include, Place as Site, Refused};
 use crate::known::Known;
@@ -72,7 +72,7 @@ struct Inclusion {
 }
 
 /// See the module.
-pub struct Assembly {
+pub(crate) struct Assembly {
     known: Rc<Known>,
     site: Rc<Site>,
     place: Place,
@@ -124,7 +124,8 @@ impl Assembly {
         }
     }
 
-    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
+    /// Goes on until there are bytes to write; false at the end.
+    async fn wait(&mut self) -> Result<bool, Aborted> {
         loop {
             if self.out_at < self.out.len() {
                 return Ok(true);
@@ -216,7 +217,7 @@ impl Assembly {
             self.part = Part::None;
             return if must_succeed { Err(Aborted) } else { Ok(()) };
         }
-        let inner = matches!(&exchange.body, Body::Esi(assembly) if assembly.stitch.is_some() && !assembly.is_outermost);
+        let inner = exchange.body.joins_stream();
         let way = match (&self.stitch, exchange.sends_gzip) {
             (None, _) => Way::Direct,
             (Some(_), _) if inner => Way::Direct,
@@ -290,8 +291,14 @@ impl Assembly {
         };
         if inclusion.must_succeed || spoilt { Err(Aborted) } else { Ok(false) }
     }
+}
 
-    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+impl Source for Assembly {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(self.wait())
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
         if self.out_at < self.out.len() {
             out.push(IoSlice::new(&self.out[self.out_at..]));
             return;
@@ -305,7 +312,7 @@ impl Assembly {
         }
     }
 
-    pub(crate) fn consume(&mut self, count: usize) {
+    fn consume(&mut self, count: usize) {
         if self.out_at < self.out.len() {
             self.out_at += count;
             return;
@@ -320,8 +327,7 @@ impl Assembly {
         }
     }
 
-    /// Writes the links to its requests.
-    pub(crate) fn close(&mut self, records: &mut Records) {
+    fn close(&mut self, records: &mut Records) {
         for vxid in self.links.drain(..) {
             records.link(Tag::Link, "req", vxid, "esi");
         }
@@ -330,11 +336,16 @@ impl Assembly {
         }
     }
 
-    /// Ends it wherever it is: an included request that is under way leaves its records.
-    pub(crate) fn abandon(&mut self) {
+    fn joins_stream(&self) -> bool {
+        self.stitch.is_some() && !self.is_outermost
+    }
+}
+
+impl Drop for Assembly {
+    /// An included request that is under way leaves its records.
+    fn drop(&mut self) {
         if let Part::Body(inclusion) = &mut self.part {
             inclusion.exchange.finish(0, inclusion.bytes, 0);
         }
-        self.part = Part::End;
     }
 }

@@ -282,7 +282,7 @@ impl Exchange {
             Var::RespProto => copy(protocol(self.response.version)),
             Var::RespIsStreaming => Value::Bool(match &self.source {
                 Source::Stored(known) => known.state() == copal_store::State::Filling,
-                Source::Private(_) => matches!(self.body, crate::body::Body::Relay(_)),
+                Source::Private(_) => self.body.is_relayed(),
                 Source::None => false,
             }),
             Var::RespTime => Value::Time(self.now),

@@ -6,9 +6,7 @@
 
 mod assemble;
 pub mod body;
-mod cut;
 mod decision;
-mod delivery;
 pub mod exchange;
 pub mod explain;
 mod fetch;
@@ -18,7 +16,7 @@ mod include;
 pub mod known;
 pub mod local;
 pub mod outages;
-pub mod parts;
+mod parts;
 mod request;
 pub mod session;
 pub mod settings;
@@ -28,11 +26,10 @@ mod top;
 mod trouble;
 
 pub use body::Body;
-pub use copal_store::State;
 pub use exchange::{BodyError, Exchange, Outcome, RequestBody};
 pub use local::{Local, Reseed};
 pub use request::pipe::Pipe;
 pub use session::Session;
 pub use settings::Settings;
 pub use shared::{Shared, Stores, Vcl};
-pub use sparse::{Ranges, Reader};
+pub use sparse::Ranges;

@@ -1,8 +1,9 @@
 //! From an accepted answer to an object in a store, or to a response for one client.
 
 use super::filters::Filters;
+use super::relay::{Passing, Relay};
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part, update};
-use crate::body::{Body, Passing, Relay};
+use crate::body::Body;
 use crate::known::Known;
 use crate::sparse::Reader;
 use crate::sparse::site::Site;
@@ -385,7 +386,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
                 Some(pieces) => {
                     let whole = vec![(0, pieces.layout.total)];
                     let reader = Reader::new(Site::of_fetch(fetch), stale, pieces, whole, None);
-                    Body::Sparse(Box::new(reader))
+                    Body::made_by(reader)
                 }
             };
             if let Some(length) = stale.length() {
@@ -455,12 +456,12 @@ async fn relay(
     let streams = fetch.do_stream;
     let mut relay = Relay::new(connection, length, first, filters, fetch.trail.hand_over(), passing);
     if streams {
-        return Some(Body::Relay(Box::new(relay)));
+        return Some(Body::made_by(relay));
     }
     // Not streamed: the client's head waits until the body is whole, within a bound.
     match relay.collect(fetch.current.settings.relay_max).await {
         Ok(Some(bytes)) => Some(Body::bytes(bytes)),
-        Ok(None) => Some(Body::Relay(Box::new(relay))),
+        Ok(None) => Some(Body::made_by(relay)),
         Err(crate::body::Aborted) => {
             fetch.trail = relay.into_trail();
             None

@@ -20,6 +20,7 @@ mod host;
 mod part;
 pub(crate) mod patience;
 pub(crate) mod prepare;
+mod relay;
 mod response;
 mod send;
 mod times;

@@ -234,7 +234,9 @@ fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
             Ranges::Parts(parts) if parts.len() == 1 => {
                 let (first, last) = parts[0];
                 single(exchange, Some(length), (first, last));
-                return filters::cut(exchange, first, last + 1);
+                let is_cut = exchange.body.cut(first, last + 1);
+                debug_assert!(is_cut, "a body of known length that goes through filters");
+                return;
             }
             Ranges::Whole | Ranges::Parts(_) => {}
         }
@@ -396,15 +398,15 @@ fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
 /// A response straight from the origin keeps its length where it had one, unless VCL takes that away.
 fn relayed(exchange: &mut Exchange) {
     let says = exchange.response.fields.has_known(Known::ContentLength);
-    let length = match &exchange.body {
-        Body::Bytes(bytes, _) => Some(bytes.len() as u64),
-        Body::Object(known, _) if known.length().is_some() => known.length(),
-        Body::Relay(relay) => relay.length().filter(|_| says),
-        // That of the body which a HEAD does not bring.
-        Body::Empty if exchange.is_head() => return,
-        Body::Empty => Some(0),
-        _ if says => return,
-        _ => None,
+    let body = &exchange.body;
+    // What is said then is the length of the body that a HEAD does not bring.
+    if body.is_empty() && exchange.is_head() {
+        return;
+    }
+    let length = match body.length() {
+        Some(length) if says || !body.is_relayed() => Some(length),
+        None if says && !body.is_relayed() => return,
+        Some(_) | None => None,
     };
     match length {
         Some(length) => set_length(exchange, length),

@@ -2,7 +2,7 @@
 
 use crate::assemble::Assembly;
 use crate::body::Body;
-use crate::delivery::Filtered;
+use crate::body::filtered::Filtered;
 use crate::exchange::{Exchange, Source};
 use crate::include::Place;
 use crate::known::Known as Stored;
@@ -82,9 +82,10 @@ fn forbids_change(fields: &wire::Fields) -> bool {
 impl Exchange {
     /// The object whose plan the body follows, if it has one.
     fn planned(&self) -> Option<&Rc<Stored>> {
-        let known = match (&self.source, &self.body) {
-            (Source::Stored(known), _) | (Source::Private(_), Body::Object(known, _)) => known,
-            _ => return None,
+        let known = match &self.source {
+            Source::Stored(known) => known,
+            Source::Private(_) => self.body.stored()?,
+            Source::None => return None,
         };
         (known.is_special() && known.esi_plan().is_some()).then_some(known)
     }
@@ -166,7 +167,7 @@ pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
         weaken(exchange);
         exchange.response.fields.remove_known(Known::ContentLength);
         let place = place(exchange);
-        exchange.body = Body::Esi(Box::new(Assembly::new(&known, place, above)));
+        exchange.body = Body::made_by(Assembly::new(&known, place, above));
     }
     if wanted.gunzip > 0 {
         expand(exchange, wanted.gunzip);
@@ -190,7 +191,7 @@ fn expand(exchange: &mut Exchange, times: usize) {
     fields.remove_known(Known::ContentLength);
     weaken(exchange);
     let source = std::mem::take(&mut exchange.body);
-    exchange.body = Body::Filtered(Box::new(Filtered::new(source, chain)));
+    exchange.body = Body::made_by(Filtered::new(source, chain));
 }
 
 fn weaken(exchange: &mut Exchange) {
@@ -247,12 +248,4 @@ fn expanded_length(known: &Stored) -> Option<u64> {
         cursor.consume(known, count as u64);
     }
     Some(u64::from(u32::from_le_bytes(last.try_into().ok()?)))
-}
-
-/// Sends only the bytes `from..end` of a body that goes through filters.
-pub(super) fn cut(exchange: &mut Exchange, from: u64, end: u64) {
-    match &mut exchange.body {
-        Body::Filtered(filtered) => filtered.cut(from, end),
-        _ => debug_assert!(false, "only a body that goes through filters has no place to begin from"),
-    }
 }

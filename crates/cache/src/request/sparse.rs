@@ -2,7 +2,7 @@
 //! changed, or an origin that does not answer, is known while there is something to be done about it.
 
 use super::{Step, miss};
-use crate::body::Body;
+use crate::body::{Body, Source as _};
 use crate::exchange::{Exchange, Source};
 use crate::fetch::Refusal;
 use crate::known::Known;
@@ -142,10 +142,10 @@ fn spans(parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
 /// The parts of `known` that `frame` lays out, whether its body is in pieces or not.
 pub(super) fn parts(exchange: &mut Exchange, known: &Rc<Known>, frame: Multipart) -> Body {
     if known.sparse().is_none() {
-        return Body::Parts(Box::new(Parts::new(known, frame)));
+        return Body::made_by(Parts::new(known, frame));
     }
     opened(exchange, known, spans(frame.parts()))
-        .map_or(Body::Empty, |reader| Body::Parts(Box::new(Parts::of_pieces(reader, frame))))
+        .map_or(Body::Empty, |reader| Body::made_by(Parts::of_pieces(reader, frame)))
 }
 
 /// The reader that was opened, if it is of these ranges, else another.
@@ -158,5 +158,5 @@ fn opened(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -
 pub(super) fn body(exchange: &mut Exchange, known: &Rc<Known>, from: u64, end: u64) -> Body {
     let Some(layout) = known.sparse() else { return Body::object(known, from, end) };
     let ranges = vec![(from, end.min(layout.total))];
-    opened(exchange, known, ranges).map_or(Body::Empty, Body::Sparse)
+    opened(exchange, known, ranges).map_or(Body::Empty, |reader| Body::Source(reader))
 }

@@ -18,7 +18,7 @@ pub(crate) mod reader;
 pub(crate) mod site;
 
 pub use knows::Ranges;
-pub use reader::Reader;
+pub(crate) use reader::Reader;
 
 use crate::shared::Stores;
 

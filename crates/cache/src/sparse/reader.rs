@@ -19,7 +19,7 @@ use super::job;
 use super::lane::{End, Link, Offer};
 use super::site::Site;
 use super::{RUN_MAX, lanes_max, sight};
-use crate::body::Aborted;
+use crate::body::{Aborted, Ready, Source};
 use crate::fetch::Refusal;
 use crate::known::Known;
 use base::vxid::Vxid;
@@ -73,7 +73,7 @@ struct Place {
 }
 
 /// See the module.
-pub struct Reader {
+pub(crate) struct Reader {
     site: Site,
     known: Rc<Known>,
     pieces: Rc<Pieces>,
@@ -260,11 +260,6 @@ impl Reader {
     }
 
     /// Waits until there are bytes of the present range; `false` at its end.
-    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
-        poll_fn(|context| self.poll_ready(context)).await
-    }
-
-    /// As [`Reader::ready`].
     pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Aborted>> {
         loop {
             let Some(&(_, end)) = self.ranges.get(self.range) else { return Poll::Ready(Ok(false)) };
@@ -291,26 +286,6 @@ impl Reader {
         }
     }
 
-    /// Appends the pieces that can be written now.
-    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
-        if let Some((object, cursor)) = &self.open {
-            cursor.slices(object, PIECES, out);
-        }
-    }
-
-    /// Moves on by `count` bytes.
-    pub(crate) fn consume(&mut self, count: usize) {
-        let Some((object, cursor)) = &mut self.open else { return debug_assert_eq!(count, 0) };
-        cursor.consume(object, count as u64);
-        self.at += count as u64;
-        let number = self.pieces.layout.number(self.at - u64::from(count > 0));
-        let end_of_range = self.ranges.get(self.range).map_or(0, |range| range.1);
-        if self.at >= self.pieces.layout.bounds(number).1.min(end_of_range) {
-            self.failures = 0;
-            self.leave();
-        }
-    }
-
     /// What can be read now, if it lies in a segment that is stored: the segment, and from where to where in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
@@ -333,7 +308,7 @@ impl Reader {
     }
 
     /// Turns to the next range, once the present one is at its end; false if there is none.
-    pub fn next_range(&mut self) -> bool {
+    pub(crate) fn next_range(&mut self) -> bool {
         self.leave();
         self.range = (self.range + 1).min(self.ranges.len());
         let Some(&(from, _)) = self.ranges.get(self.range) else { return false };
@@ -363,21 +338,6 @@ impl Reader {
     /// Whether something was missing, so that the origin was asked.
     pub(crate) fn has_asked(&self) -> bool {
         !self.links.is_empty()
-    }
-
-    /// Writes the records that were made on the way.
-    pub(crate) fn close(&mut self, records: &mut Records) {
-        for vxid in self.links.drain(..) {
-            records.link(Tag::Link, "bereq", vxid, "segment");
-        }
-        let (found, fetched) = (std::mem::take(&mut self.found), std::mem::take(&mut self.fetched));
-        if found + fetched > 0 {
-            let (count, total) = (self.pieces.layout.count(), self.pieces.layout.total);
-            records.fmt(
-                Tag::Debug,
-                format_args!("segments: {found} found, {fetched} fetched, of {count} ({total} bytes)"),
-            );
-        }
     }
 
     fn enter(&mut self, number: u64, object: Arc<Object>) {
@@ -617,6 +577,44 @@ impl Reader {
                     number: in_range(range).map_or(0, |(from, _)| self.pieces.layout.number(from)),
                 }
             }
+        }
+    }
+}
+
+impl Source for Reader {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(poll_fn(|context| self.poll_ready(context)))
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+        if let Some((object, cursor)) = &self.open {
+            cursor.slices(object, PIECES, out);
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        let Some((object, cursor)) = &mut self.open else { return debug_assert_eq!(count, 0) };
+        cursor.consume(object, count as u64);
+        self.at += count as u64;
+        let number = self.pieces.layout.number(self.at - u64::from(count > 0));
+        let end_of_range = self.ranges.get(self.range).map_or(0, |range| range.1);
+        if self.at >= self.pieces.layout.bounds(number).1.min(end_of_range) {
+            self.failures = 0;
+            self.leave();
+        }
+    }
+
+    fn close(&mut self, records: &mut Records) {
+        for vxid in self.links.drain(..) {
+            records.link(Tag::Link, "bereq", vxid, "segment");
+        }
+        let (found, fetched) = (std::mem::take(&mut self.found), std::mem::take(&mut self.fetched));
+        if found + fetched > 0 {
+            let (count, total) = (self.pieces.layout.count(), self.pieces.layout.total);
+            records.fmt(
+                Tag::Debug,
+                format_args!("segments: {found} found, {fetched} fetched, of {count} ({total} bytes)"),
+            );
         }
     }
 }

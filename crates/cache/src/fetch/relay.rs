@@ -1,155 +1,22 @@
-//! What a response's body is made of, as the connection's writer sees it: wait until there is something, look at it,
-//! write some, say how much.
+//! A body on its way from an origin to the one client it is for: nothing is stored, and the client's pace is the origin's.
 
-use crate::assemble::Assembly;
-use crate::cut::Cut;
-use crate::delivery::Filtered;
-use crate::fetch::filters::Filters;
-use crate::fetch::trail::Trail;
-use crate::known::Known;
-use crate::parts::Parts;
-use crate::sparse::Reader;
+use super::filters::Filters;
+use super::trail::Trail;
+use crate::body::{Aborted, Cut, Ready, Source};
 use crate::trouble::Trouble;
-use bytes::Bytes;
 use copal_filter as filter;
-use copal_observe::{Records, Tag};
+use copal_observe::Tag;
 use copal_origin as origin;
 use copal_store as store;
 use filter::{Chain, Pace, STEP};
-use std::future::poll_fn;
 use std::io::IoSlice;
-use std::rc::Rc;
-use store::Cursor;
 
-/// How many pieces are written with one call: of a large body about 2 MiB, so that others are not kept waiting for long,
-/// and what is queued in sockets stays in the processor's caches.
-const PIECES: usize = 16;
-
-/// Room for a body that comes from the origin straight to its one client.
+/// The size of the buffer, in bytes.
 const RELAY: usize = 64 << 10;
 
-/// The body cannot be completed: the connection must be cut, so that the client knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aborted;
-
-/// A response's body.
-#[derive(Debug, Default)]
-pub enum Body {
-    /// None.
-    #[default]
-    Empty,
-    /// Bytes in memory, and how many of them are written.
-    Bytes(Bytes, usize),
-    /// A range of an object.
-    Object(Rc<Known>, Cursor),
-    /// A range of an object that is kept in pieces.
-    Sparse(Box<Reader>),
-    /// Several ranges of an object, with what stands between them.
-    Parts(Box<Parts>),
-    /// Straight from an origin.
-    Relay(Box<Relay>),
-    /// Another body, through filters.
-    Filtered(Box<Filtered>),
-    /// Put together from several.
-    Esi(Box<Assembly>),
-}
-
-impl Body {
-    /// A body of these bytes.
-    pub fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self::Bytes(bytes.into(), 0)
-    }
-
-    /// The whole of `known`, or of its bytes `from..end`.
-    pub fn object(known: &Rc<Known>, from: u64, end: u64) -> Self {
-        debug_assert!(known.sparse().is_none(), "what is in pieces is read by a reader of its own");
-        Self::Object(Rc::clone(known), Cursor::new(known, from, end))
-    }
-
-    /// Waits until there are bytes to write; `false` at the end.
-    ///
-    /// # Errors
-    /// [`Aborted`] if the rest will never come.
-    pub async fn ready(&mut self) -> Result<bool, Aborted> {
-        match self {
-            Self::Empty => Ok(false),
-            Self::Bytes(bytes, at) => Ok(*at < bytes.len()),
-            Self::Object(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
-                .await
-                .map_err(|store::cursor::Cut| Aborted),
-            Self::Sparse(reader) => reader.ready().await,
-            Self::Parts(parts) => parts.ready().await,
-            Self::Relay(relay) => Box::pin(relay.ready()).await,
-            Self::Filtered(filtered) => Box::pin(filtered.ready()).await,
-            Self::Esi(assembly) => Box::pin(assembly.ready()).await,
-        }
-    }
-
-    /// Appends the pieces that can be written now.
-    pub fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
-        match self {
-            Self::Empty => {}
-            Self::Bytes(bytes, at) => out.push(IoSlice::new(&bytes[*at..])),
-            Self::Object(known, cursor) => cursor.slices(known, PIECES, out),
-            Self::Sparse(reader) => reader.slices(out),
-            Self::Parts(parts) => parts.slices(out),
-            Self::Relay(relay) => out.push(IoSlice::new(relay.bytes())),
-            Self::Filtered(filtered) => filtered.slices(out),
-            Self::Esi(assembly) => assembly.slices(out),
-        }
-    }
-
-    /// Moves on by `count` bytes, which were written.
-    pub fn consume(&mut self, count: usize) {
-        match self {
-            Self::Empty => debug_assert_eq!(count, 0),
-            Self::Bytes(_, at) => *at += count,
-            Self::Object(known, cursor) => cursor.consume(known, count as u64),
-            Self::Sparse(reader) => reader.consume(count),
-            Self::Parts(parts) => parts.consume(count),
-            Self::Relay(relay) => relay.from += count,
-            Self::Filtered(filtered) => filtered.consume(count),
-            Self::Esi(assembly) => assembly.consume(count),
-        }
-    }
-
-    /// Writes the records that were made on the way, as the body is at its end or given up.
-    pub(crate) fn close(&mut self, records: &mut Records) {
-        match self {
-            Self::Sparse(reader) => reader.close(records),
-            Self::Filtered(filtered) => filtered.close(records),
-            Self::Parts(parts) => parts.close(records),
-            Self::Esi(assembly) => assembly.close(records),
-            Self::Empty | Self::Bytes(..) | Self::Object(..) | Self::Relay(_) => {}
-        }
-    }
-
-    /// Whether it has no byte at all.
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Empty)
-    }
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        match self {
-            Self::Object(known, cursor) => cursor.close(known),
-            Self::Esi(assembly) => assembly.abandon(),
-            // Parts and pieces leave what they read by themselves.
-            Self::Empty
-            | Self::Bytes(..)
-            | Self::Sparse(_)
-            | Self::Parts(_)
-            | Self::Relay(_)
-            | Self::Filtered(_) => {}
-        }
-    }
-}
-
-/// A body on its way from an origin to the one client it is for: nothing is stored, and the client's pace is the
-/// origin's.
+/// See the module.
 #[derive(Debug)]
-pub struct Relay {
+pub(crate) struct Relay {
     connection: Option<Box<origin::Connection>>,
     buffer: Vec<u8>,
     from: usize,
@@ -214,17 +81,6 @@ impl Relay {
         }
     }
 
-    /// How long the whole is, if that is known.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.length
-    }
-
-    /// Only the bytes `from..end` of it. Nothing has been written yet.
-    pub(crate) fn cut(&mut self, from: u64, end: u64) {
-        self.cut = Cut::new(from, end);
-        self.trim();
-    }
-
     /// Leaves of what was read last what is wanted.
     fn trim(&mut self) {
         let wanted = self.cut.take(self.to - self.from);
@@ -239,7 +95,7 @@ impl Relay {
     /// Reads the whole body, if it is not longer than `limit`; else `None`, and what was read is relayed first.
     pub(crate) async fn collect(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Aborted> {
         let mut whole = Vec::new();
-        while self.ready().await? {
+        while self.fill().await? {
             whole.extend_from_slice(self.bytes());
             if whole.len() > limit {
                 (self.from, self.to) = (0, whole.len());
@@ -251,7 +107,8 @@ impl Relay {
         Ok(Some(whole))
     }
 
-    async fn ready(&mut self) -> Result<bool, Aborted> {
+    /// Reads until there are bytes to write; false at the end.
+    async fn fill(&mut self) -> Result<bool, Aborted> {
         loop {
             if self.from < self.to {
                 return Ok(true);
@@ -341,6 +198,34 @@ impl Relay {
             self.trail.end_body();
         }
         Ok(count)
+    }
+}
+
+impl Source for Relay {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(self.fill())
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+        out.push(IoSlice::new(self.bytes()));
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.from += count;
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn cut(&mut self, from: u64, end: u64) -> bool {
+        self.cut = Cut::new(from, end);
+        self.trim();
+        true
+    }
+
+    fn is_relayed(&self) -> bool {
+        true
     }
 }
 
