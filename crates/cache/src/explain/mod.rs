@@ -14,11 +14,10 @@ mod seen;
 pub use seen::{Seen, Segments, Varying};
 
 use crate::exchange::{Exchange, Source, Times};
-use crate::fetch::prepare;
-use crate::include::NoBody;
 use crate::known::Known;
 use crate::local::Local;
 use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
+use crate::request_body::NoBody;
 use crate::session::{Session, req_start};
 use base::Time;
 use catalog::index::Key;
@@ -322,7 +321,7 @@ impl Run {
     }
 
     async fn pipe(&mut self) -> Next {
-        self.exchange.pipe_request = Some(Box::new(prepare::pipe_request(&self.exchange)));
+        self.exchange.pipe_request = Some(Box::new(self.exchange.pipe_head()));
         self.decide(Sub::Pipe, "pipe").await
     }
 

@@ -58,7 +58,7 @@ pub(super) fn note(fetch: &mut Fetch) {
     if is_error {
         return;
     }
-    let count: usize = change.keys.iter().map(|key| crate::request::purge::changed(&fetch.local, key)).sum();
+    let count: usize = change.keys.iter().map(|key| crate::purge::changed(&fetch.local, key)).sum();
     fetch
         .trail
         .records

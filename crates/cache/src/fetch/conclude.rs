@@ -2,11 +2,11 @@
 
 use super::filters::Filters;
 use super::relay::{Passing, Relay};
+use super::sparse::Reader;
+use super::sparse::requester::Requester;
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part, update};
 use crate::body::Body;
 use crate::known::Known;
-use crate::sparse::Reader;
-use crate::sparse::site::Site;
 use bytes::Bytes;
 use catalog::index::busy::Admit;
 use catalog::reason::Reason;
@@ -157,7 +157,7 @@ fn check_length(fetch: &mut Fetch, answer: &Answer) {
             }
             None
         }
-        _ if crate::exchange::is_bodiless(fetch.response.status) => None,
+        _ if crate::message::is_bodiless(fetch.response.status) => None,
         _ if fetch.part.is_some() => fetch.part.map(|part| part.total),
         ResponseFraming::None => Some(0),
         ResponseFraming::Length(length) => Some(length),
@@ -385,7 +385,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
                 None => Body::object(stale, 0, u64::MAX),
                 Some(pieces) => {
                     let whole = vec![(0, pieces.layout.total)];
-                    let reader = Reader::new(Site::of_fetch(fetch), stale, pieces, whole, None);
+                    let reader = Reader::new(Requester::of_fetch(fetch), stale, pieces, whole, None);
                     Body::made_by(reader)
                 }
             };

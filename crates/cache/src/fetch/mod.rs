@@ -23,21 +23,18 @@ pub(crate) mod prepare;
 mod relay;
 mod response;
 mod send;
+pub(crate) mod sparse;
 mod times;
 pub(crate) mod trail;
 pub(crate) mod update;
+pub(crate) mod wanted;
 
 use crate::body::Body;
-use crate::exchange::{Exchange, Private, RequestBody};
-use crate::include::NoBody;
+use crate::handled::Arrived;
 use crate::known::Known;
 use crate::local::{Current, Local};
-use crate::request::handled::Arrived;
+use crate::request_body::{NoBody, RequestBody};
 use crate::session::Session;
-use crate::sparse::answer::{self, Judged, Part};
-use crate::sparse::ask::Ask;
-use crate::sparse::lane::Link;
-use crate::sparse::site::Site;
 use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
@@ -56,6 +53,10 @@ use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Kind, Tag};
 use rules::request::Directives;
+use sparse::answer::{self, Judged, Part};
+use sparse::ask::Ask;
+use sparse::handover::Link;
+use sparse::requester::Requester;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -66,6 +67,7 @@ use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
 use vcl::places::At;
 use vcl::value::{BackendRef, Text};
+use wanted::Wanted;
 use wire::h1::{RequestFraming, ResponseFraming};
 use wire::{Fields, Known as Field, RequestHead, ResponseHead};
 
@@ -97,6 +99,25 @@ pub(crate) enum Fetched {
     Lost(Arc<Trouble>),
     /// Nothing: abandoned or failed beyond `vcl_backend_error`.
     Failed,
+}
+
+/// What VCL may ask of a response that is not stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Private {
+    /// The transaction that fetched it.
+    pub(crate) vxid: Vxid,
+    pub(crate) origin_time: Time,
+    pub(crate) ttl: Seconds,
+    pub(crate) grace: Seconds,
+    pub(crate) keep: Seconds,
+    /// Whether the rules or VCL made it so; false for an error that VCL made in the answer's place.
+    pub(crate) uncacheable: bool,
+    /// Why it is not stored, if that is not the request's doing.
+    pub(crate) reason: Option<Reason>,
+    /// The request went by the cache: the origin saw it whole.
+    pub(crate) passed: bool,
+    /// Its body is a gzip stream.
+    pub(crate) sends_gzip: bool,
 }
 
 /// What came in place of segments that were asked for.
@@ -188,6 +209,18 @@ pub(crate) enum Failure {
     TooLong,
 }
 
+impl Failure {
+    /// What clients and operators are told of it.
+    fn trouble(&self) -> Trouble {
+        match self {
+            Self::Origin(error, backend) => Trouble::of_origin(error).at(backend),
+            Self::NotABackend | Self::Request(_) => Trouble::misconfigured(),
+            Self::RequestBody => Trouble::request_cut(),
+            Self::TooLong => Trouble::bad_answer(),
+        }
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -214,7 +247,7 @@ pub(crate) enum Upload {
 
 impl Purpose {
     /// What links to such a fetch are called in the log.
-    fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Miss => "fetch",
             Self::Background => "bgfetch",
@@ -362,50 +395,45 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// A fetch on behalf of `exchange`.
-    pub(crate) fn of(exchange: &mut Exchange, purpose: Purpose) -> Self {
-        let vxid = exchange.local.vxid();
-        let now = exchange.local.now();
-        let label = purpose.label();
-        exchange.records.link(Tag::Link, "bereq", vxid, label);
-        let trail = open_trail(&exchange.local, &exchange.current, (exchange.vxid, vxid), label, now);
-        let request = prepare::request(exchange, purpose, vxid);
-        let mut fetch = Self::new(
-            trail,
-            request,
-            (&exchange.session, &exchange.current),
-            Facts { vxid, purpose, key: exchange.key, client_ip: exchange.client_ip, rfc: exchange.rfc, now },
-        );
-        fetch.asked = Some((exchange.request.method.clone(), exchange.request.version));
-        fetch.backend = exchange.hint();
-        fetch.upload = prepare::upload(exchange, purpose);
-        fetch.identity.clone_from(&exchange.identity);
-        fetch.wish = exchange.demand.map_or_else(Directives::default, |demand| demand.directives);
-        fetch.authorized = exchange.request.fields.has_known(Field::Authorization);
-        fetch.marker = exchange.marker.map(|marker| match marker {
+    /// A fetch of what is `wanted`, as transaction `vxid`.
+    pub(crate) fn of(wanted: &Wanted<'_>, vxid: Vxid) -> Self {
+        let Wanted { purpose, local, session, current, key, client_ip, rfc, .. } = *wanted;
+        let now = local.now();
+        let trail = open_trail(local, current, (wanted.vxid, vxid), purpose.label(), now);
+        let request = prepare::request(wanted, vxid);
+        let facts = Facts { vxid, purpose, key, client_ip, rfc, now };
+        let mut fetch = Self::new(trail, request, (session, current), facts);
+        fetch.asked = Some((wanted.request.method.clone(), wanted.request.version));
+        fetch.backend.clone_from(&wanted.backend);
+        fetch.upload = prepare::upload(wanted);
+        fetch.identity = wanted.identity.cloned();
+        fetch.wish = wanted.demand.map_or_else(Directives::default, |demand| demand.directives);
+        fetch.authorized = wanted.request.fields.has_known(Field::Authorization);
+        fetch.marker = wanted.marker.map(|marker| match marker {
             vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
             _ => vcl::variables::Var::BereqIsHitmiss,
         });
-        fetch.spares = purpose == Purpose::Miss && exchange.reason.is_own_wish();
-        fetch.plan = part::plan(exchange, purpose);
+        fetch.spares = wanted.spares;
+        fetch.plan = part::plan(wanted);
         fetch
     }
 
-    /// A fetch of bytes `first..=last` of the object under `key` that `layout` describes, at `site`.
-    pub(crate) fn segments(site: &Site, key: &Key, layout: &Layout, span: (u64, u64)) -> Self {
-        let vxid = site.local.vxid();
-        let now = site.local.now();
+    /// A fetch of bytes `first..=last` of the object under `key` that `layout` describes, for `requester`.
+    pub(crate) fn segments(requester: &Requester, key: &Key, layout: &Layout, span: (u64, u64)) -> Self {
+        let vxid = requester.local.vxid();
+        let now = requester.local.now();
         let purpose = Purpose::Segment;
-        let trail = open_trail(&site.local, &site.current, (site.vxid, vxid), purpose.label(), now);
-        let request = part::segment_request(site, vxid, layout, span);
+        let trail =
+            open_trail(&requester.local, &requester.current, (requester.vxid, vxid), purpose.label(), now);
+        let request = part::segment_request(requester, vxid, layout, span);
         let mut fetch = Self::new(
             trail,
             request,
-            (&site.session, &site.current),
-            Facts { vxid, purpose, key: *key, client_ip: site.client_ip, rfc: site.rfc, now },
+            (&requester.session, &requester.current),
+            Facts { vxid, purpose, key: *key, client_ip: requester.client_ip, rfc: requester.rfc, now },
         );
-        fetch.backend.clone_from(&site.backend);
-        fetch.identity.clone_from(&site.identity);
+        fetch.backend.clone_from(&requester.backend);
+        fetch.identity.clone_from(&requester.identity);
         fetch
     }
 
@@ -560,6 +588,17 @@ impl Fetch {
         }
     }
 
+    /// Runs it in a task of its own, for a new object while `stale` is served.
+    pub(crate) fn run_in_background(mut self, busy: Busy, stale: Option<Arc<Object>>) {
+        self.busy = Some(busy);
+        self.set_stale(stale);
+        self.local.counters.s_bgfetch.inc();
+        net::worker::task(async move {
+            let fetched = self.run(&mut NoBody).await;
+            drop(fetched);
+        });
+    }
+
     async fn next(&mut self, step: Step, body: &mut dyn RequestBody) -> Step {
         match step {
             Step::Fetch => prepare::step(self).await,
@@ -694,16 +733,4 @@ impl Fetch {
             sends_gzip: false,
         }
     }
-}
-
-/// Fetches a new object in the background, while `stale` is served.
-pub(crate) fn background(exchange: &mut Exchange, busy: Busy, stale: Option<Arc<Object>>) {
-    let mut fetch = Fetch::of(exchange, Purpose::Background);
-    fetch.busy = Some(busy);
-    fetch.set_stale(stale);
-    exchange.local.counters.s_bgfetch.inc();
-    net::worker::task(async move {
-        let fetched = fetch.run(&mut NoBody).await;
-        drop(fetched);
-    });
 }

@@ -9,14 +9,14 @@
 //! anything else ......... as without Range
 //! ```
 
+use super::sparse::answer::{Part, strong_validator};
+use super::sparse::ask::Ask;
+use super::sparse::handover::Link;
+use super::sparse::job::Job;
+use super::sparse::lone::{self, Lone};
+use super::sparse::requester::Requester;
+use super::wanted::Wanted;
 use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
-use crate::exchange::Exchange;
-use crate::sparse::answer::{Part, strong_validator};
-use crate::sparse::ask::Ask;
-use crate::sparse::job::Job;
-use crate::sparse::lane::Link;
-use crate::sparse::lone::{self, Lone};
-use crate::sparse::site::Site;
 use base::vxid::Vxid;
 use catalog::sparse::layout::{Layout, Validator};
 use copal_base as base;
@@ -56,14 +56,14 @@ pub(crate) struct Plan {
     range: Option<Box<Fields>>,
 }
 
-/// What to ask for on behalf of `exchange`.
-pub(super) fn plan(exchange: &Exchange, purpose: Purpose) -> Plan {
-    let Some(ask) = ask(exchange, purpose) else { return Plan::default() };
-    let name: Option<Box<str>> = exchange.hint().map(|backend| backend.name().into());
-    let known = name.as_deref().and_then(|name| exchange.local.shared.ranges.of(name));
-    let may_stand_alone = exchange.rfc && purpose == Purpose::Miss && !exchange.is_head();
-    let range = may_stand_alone.then(|| asked(&exchange.request.fields));
-    let plan = Plan { name, takes_coded: exchange.is_head(), range, ..Plan::default() };
+/// What to ask for in place of the whole of what is `wanted`.
+pub(super) fn plan(wanted: &Wanted<'_>) -> Plan {
+    let Some(ask) = ask(wanted) else { return Plan::default() };
+    let name: Option<Box<str>> = wanted.backend.as_ref().map(|backend| backend.name().into());
+    let known = name.as_deref().and_then(|name| wanted.local.shared.range_support.of(name));
+    let may_stand_alone = wanted.rfc && wanted.purpose == Purpose::Miss && !wanted.is_head();
+    let range = may_stand_alone.then(|| asked(&wanted.request.fields));
+    let plan = Plan { name, takes_coded: wanted.is_head(), range, ..Plan::default() };
     match known {
         _ if !ask.is_head() => Plan { ask: Some(ask), ..plan },
         Some(true) => Plan { ask: Some(ask), ..plan },
@@ -85,18 +85,18 @@ fn asked(request: &Fields) -> Box<Fields> {
 
 /// The part that the client wants, in whole segments (a short tail as it is, where that may be kept by itself); `None` if
 /// it wants the whole. Who asks for the head alone wants none of the body; a part of it tells how long it is.
-fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
-    let settings = &exchange.current.settings;
-    let fields = &exchange.request.fields;
-    let wants_head = exchange.is_head();
+fn ask(wanted: &Wanted<'_>) -> Option<Ask> {
+    let settings = &wanted.current.settings;
+    let fields = &wanted.request.fields;
+    let wants_head = wanted.is_head();
     if !wants_head && !fields.has_known(Known::Range) {
         return None;
     }
-    let may = matches!(purpose, Purpose::Miss | Purpose::Background)
+    let may = matches!(wanted.purpose, Purpose::Miss | Purpose::Background)
         && settings.segment_size > 0
         && settings.http_range_support
         // A response that could not be stored lately is fetched for this client alone.
-        && exchange.marker.is_none();
+        && wanted.marker.is_none();
     if !may {
         return None;
     }
@@ -106,22 +106,22 @@ fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
     }
     let mut values = fields.all_known(Known::Range);
     let (value, more) = (values.next()?, values.next());
-    if more.is_some() || exchange.request.method != b"GET" {
+    if more.is_some() || wanted.request.method != b"GET" {
         return None;
     }
-    let tail = if exchange.rfc { Ask::tail(value, lone::TAIL_MAX) } else { None };
+    let tail = if wanted.rfc { Ask::tail(value, lone::TAIL_MAX) } else { None };
     tail.or_else(|| Ask::of(value, segment, min))
 }
 
 /// The request for bytes `first..=last` of what `layout` describes.
 pub(super) fn segment_request(
-    site: &Site,
+    requester: &Requester,
     vxid: Vxid,
     layout: &Layout,
     (first, last): (u64, u64),
 ) -> RequestHead {
     let mut request = RequestHead::default();
-    request.copy_from(&site.request);
+    request.copy_from(&requester.request);
     request.version = Version::Http11;
     request.method.clear();
     request.method.extend_from_slice(b"GET");
@@ -133,7 +133,7 @@ pub(super) fn segment_request(
         Validator::Tag(tag) => fields.set_known(Known::IfMatch, tag),
         Validator::Modified(date) => fields.set_known(Known::IfUnmodifiedSince, date),
     };
-    prepare::name_us(&mut request, site.current.settings.via(), vxid);
+    prepare::name_us(&mut request, requester.current.settings.via(), vxid);
     request
 }
 
@@ -166,7 +166,7 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     if matches!(fetch.response.status, 200 | 206)
         && let Some(name) = fetch.plan.name.take()
     {
-        fetch.local.shared.ranges.note(name, fetch.response.status == 206);
+        fetch.local.shared.range_support.note(name, fetch.response.status == 206);
     }
     if !matches!(fetch.response.status, 206 | 416) {
         return true;

@@ -2,7 +2,7 @@
 
 use super::update::{self, Heard};
 use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, error, part, send, times};
-use crate::request::handled::Arrived;
+use crate::handled::Arrived;
 use crate::trouble::Trouble;
 use base::units::push_integer;
 use catalog::reason::Reason;
@@ -165,7 +165,7 @@ fn count(fetch: &Fetch, framing: ResponseFraming) {
 fn log_response(fetch: &mut Fetch) {
     let Fetch { trail, response, .. } = fetch;
     let records = &mut trail.records;
-    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     let mut status = Vec::with_capacity(3);
     push_integer(&mut status, u64::from(response.status));
     records.text(Tag::BerespStatus, &status);
@@ -179,7 +179,7 @@ fn log_response(fetch: &mut Fetch) {
 fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
     let Fetch { trail, response, .. } = fetch;
     let records = &mut trail.records;
-    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);
     for line in response.fields.lines().filter(|line| !confirmed.lines().any(|other| other == *line)) {

@@ -1,7 +1,7 @@
 //! Sending the request to the origin and reading the head of its answer.
 
 use super::{Answer, Failure, Fetch, Step, Upload, prepare};
-use crate::exchange::RequestBody;
+use crate::request_body::{BodyError, RequestBody};
 use crate::session::UNIX_PEER;
 use crate::trouble::Trouble;
 use bytes::Bytes;
@@ -92,7 +92,7 @@ fn log_failure(fetch: &mut Fetch, failure: &Failure) {
     } else {
         fetch.trail.closed("Error transaction");
     }
-    fetch.trail.blame(Trouble::of(failure));
+    fetch.trail.blame(failure.trouble());
 }
 
 /// Whether a head was refused because it is not clear where its body ends.
@@ -304,7 +304,7 @@ async fn upload(
     while sent == Sent::All {
         let count = poll_fn(|context| body.poll_read(context, &mut buffer)).await;
         // On a failure the connection is dropped: the origin sees its request cut off.
-        let count = count.map_err(|crate::exchange::BodyError| Failure::RequestBody)?;
+        let count = count.map_err(|BodyError| Failure::RequestBody)?;
         let piece = &buffer[..count];
         fetch.trail.sent.1 += count as u64;
         frame.clear();

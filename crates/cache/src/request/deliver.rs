@@ -1,12 +1,13 @@
 //! `vcl_deliver`: the response as the client gets it: conditions, ranges, framing.
 
-use super::filters::{self, Wanted};
+use super::filters::{self, Changes};
 use super::prepared::{self, Marks};
-use super::{Step, fail, range, sparse};
+use super::{Outcome, Step, fail, range, sparse};
 use crate::body::Body;
-use crate::exchange::{Exchange, Outcome, Source, protocol};
+use crate::exchange::{Exchange, Source};
+use crate::fetch::sparse::lone::Lone;
 use crate::known::Known as KnownObject;
-use crate::sparse::lone::Lone;
+use crate::message::{is_bodiless, protocol};
 use base::units::push_integer;
 use catalog::reason::Reason;
 use copal_base as base;
@@ -186,7 +187,7 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     } else if !(wants_part && wanted.range && range::cut(exchange)) {
         relayed(exchange);
     }
-    if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
+    if exchange.is_head() || is_bodiless(exchange.response.status) {
         exchange.body = Body::Empty;
     }
     set_connection(exchange);
@@ -216,14 +217,14 @@ fn refuse(exchange: &mut Exchange, unknown: &Unknown) -> Step {
 fn included(exchange: &mut Exchange) -> Result<(), Unknown> {
     let wanted = filters::wanted(exchange)?;
     filters::apply(exchange, wanted);
-    if crate::exchange::is_bodiless(exchange.response.status) {
+    if is_bodiless(exchange.response.status) {
         exchange.body = Body::Empty;
     }
     Ok(())
 }
 
 /// A body that goes through filters, or a part of it.
-fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
+fn changed(exchange: &mut Exchange, wanted: Changes, wants_part: bool) {
     let Some(length) = filters::apply(exchange, wanted) else {
         return set_unknown_length(exchange);
     };
@@ -418,7 +419,7 @@ pub(super) fn set_length(exchange: &mut Exchange, length: u64) {
     let mut text = std::mem::take(&mut exchange.scratch);
     text.clear();
     push_integer(&mut text, length);
-    if !crate::exchange::is_bodiless(exchange.response.status)
+    if !is_bodiless(exchange.response.status)
         && exchange.response.fields.get_known(Known::ContentLength) != Some(&text)
     {
         unset_length(exchange);
@@ -439,7 +440,7 @@ fn unset_length(exchange: &mut Exchange) {
 /// Chunked for a client that knows it, else the end of the connection ends the body.
 fn set_unknown_length(exchange: &mut Exchange) {
     unset_length(exchange);
-    if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
+    if exchange.is_head() || is_bodiless(exchange.response.status) {
         return;
     }
     match exchange.request.version {

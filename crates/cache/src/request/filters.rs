@@ -1,10 +1,10 @@
 //! The filters of one delivery: which they are, and the response that comes of them.
 
-use crate::assemble::Assembly;
+use super::esi::Assembly;
+use super::esi::include::Includer;
 use crate::body::Body;
 use crate::body::filtered::Filtered;
 use crate::exchange::{Exchange, Source};
-use crate::include::Place;
 use crate::known::Known as Stored;
 use crate::top::Top;
 use copal_filter as filter;
@@ -31,7 +31,7 @@ const RATIO_MAX: u64 = 1040;
 
 /// What is to be done to a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Changes {
     esi: bool,
     /// How often it is expanded: VCL may ask for more than once.
     gunzip: usize,
@@ -39,7 +39,7 @@ pub(super) struct Wanted {
     pub(super) range: bool,
 }
 
-impl Wanted {
+impl Changes {
     /// Whether the body goes out otherwise than it is stored.
     pub(super) fn changes_body(self) -> bool {
         self.esi || self.gunzip > 0
@@ -126,15 +126,15 @@ impl Exchange {
 ///
 /// # Errors
 /// VCL names a filter that is none.
-pub(super) fn wanted(exchange: &mut Exchange) -> Result<Wanted, Unknown> {
+pub(super) fn wanted(exchange: &mut Exchange) -> Result<Changes, Unknown> {
     let list = exchange.filter_list();
     exchange.records.text(Tag::Filters, &list);
     if exchange.filters.is_none() && list.is_empty() {
-        return Ok(Wanted { range: true, ..Wanted::default() });
+        return Ok(Changes { range: true, ..Changes::default() });
     }
     let names = names::delivering(&list)?;
     let has_gzip = exchange.has_gzip();
-    Ok(Wanted {
+    Ok(Changes {
         esi: names.contains(&Delivering::Esi) && exchange.can_esi(),
         gunzip: names.iter().filter(|name| **name == Delivering::Gunzip && has_gzip).count(),
         range: exchange.filters.is_none() || names.contains(&Delivering::Range),
@@ -150,7 +150,7 @@ pub(super) fn may_cut(exchange: &Exchange) -> bool {
 }
 
 /// Puts the body together and edits the head. Returns its length, if that is known.
-pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
+pub(super) fn apply(exchange: &mut Exchange, wanted: Changes) -> Option<u64> {
     let mut length = None;
     if let Source::Stored(known) = &exchange.source {
         let known = Rc::clone(known);
@@ -166,8 +166,8 @@ pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
         let above = exchange.stitch.clone().filter(|_| joins);
         weaken(exchange);
         exchange.response.fields.remove_known(Known::ContentLength);
-        let place = place(exchange);
-        exchange.body = Body::made_by(Assembly::new(&known, place, above));
+        let includer = includer(exchange);
+        exchange.body = Body::made_by(Assembly::new(&known, includer, above));
     }
     if wanted.gunzip > 0 {
         expand(exchange, wanted.gunzip);
@@ -203,8 +203,8 @@ fn weaken(exchange: &mut Exchange) {
     }
 }
 
-/// Where the response's includes are made.
-fn place(exchange: &Exchange) -> Place {
+/// What makes the response's includes.
+fn includer(exchange: &Exchange) -> Includer {
     let top = exchange.top.clone().unwrap_or_else(|| {
         let mut top = Top { arrival: exchange.times.arrival, ..Top::default() };
         top.request.copy_from(&exchange.request);
@@ -213,7 +213,7 @@ fn place(exchange: &Exchange) -> Place {
     let mut request = wire::RequestHead::default();
     request.copy_from(&exchange.request);
     let settings = &exchange.current.settings;
-    Place {
+    Includer {
         local: Rc::clone(&exchange.local),
         session: Rc::clone(&exchange.session),
         current: Rc::clone(&exchange.current),

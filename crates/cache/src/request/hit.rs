@@ -2,7 +2,7 @@
 
 use super::{Freshness, Step, fail};
 use crate::exchange::{Exchange, Source};
-use crate::fetch;
+use crate::fetch::Purpose;
 use crate::known::Known;
 use catalog::index::busy::Busy;
 use catalog::reason::Reason;
@@ -90,6 +90,7 @@ fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>) {
     let interval = exchange.current.settings.lru_interval;
     known.note_use(exchange.now as u32, interval as u32);
     if let Some(busy) = busy {
-        fetch::background(exchange, busy, Some(Arc::clone(known.object())));
+        let fetch = exchange.fetch(Purpose::Background);
+        fetch.run_in_background(busy, Some(Arc::clone(known.object())));
     }
 }

@@ -1,9 +1,9 @@
 //! Lookup: what is there for this key and request?
 
-use super::demand::Demand;
 use super::{Freshness, Step};
+use crate::demand::Demand;
 use crate::exchange::Exchange;
-use crate::sparse::lone::Lone;
+use crate::fetch::sparse::lone::Lone;
 use base::Time;
 use catalog::ban::Listed;
 use catalog::index::insist::Insistent;
@@ -42,7 +42,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
 
 #[inline]
 fn note_demand(exchange: &mut Exchange) {
-    exchange.demand = Demand::of(exchange);
+    exchange.demand = if exchange.rfc { Demand::of(&exchange.request.fields) } else { None };
     if let Some(demand) = exchange.demand {
         exchange.insistent = Insistent::new(demand.insists());
     }

@@ -1,8 +1,9 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
 use super::{Step, fail, lookup, upload};
-use crate::exchange::{Exchange, RequestBody, Source};
+use crate::exchange::{Exchange, Source};
 use crate::fetch::{self, update};
+use crate::request_body::RequestBody;
 use catalog::index::busy::Busy;
 use catalog::reason::Reason;
 use copal_catalog as catalog;
@@ -33,7 +34,7 @@ pub(crate) async fn step(
             Box::pin(head(exchange, busy, stale, body)).await
         }
         Action::Fetch => {
-            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
+            let mut fetch = exchange.fetch(fetch::Purpose::Miss);
             fetch.busy = Some(busy);
             fetch.set_stale(stale);
             if exchange.rfc {
@@ -68,7 +69,7 @@ async fn head(
 ) -> Step {
     let mut fetch = match stale.filter(|stale| update::is_response(stale)) {
         Some(stale) => {
-            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
+            let mut fetch = exchange.fetch(fetch::Purpose::Miss);
             fetch.busy = Some(busy);
             fetch.ask_head(stale);
             fetch
@@ -76,7 +77,7 @@ async fn head(
         None => {
             // Who waits for a body must not wait for this.
             busy.release();
-            fetch::Fetch::of(exchange, fetch::Purpose::Pass)
+            exchange.fetch(fetch::Purpose::Pass)
         }
     };
     let fetched = fetch.run(body).await;

@@ -1,21 +1,22 @@
 //! The body of an object that is kept in pieces: opened before the response's head is made, so that a version that has
 //! changed, or an origin that does not answer, is known while there is something to be done about it.
 
+use super::multipart::Parts;
 use super::{Step, miss};
 use crate::body::{Body, Source as _};
 use crate::exchange::{Exchange, Source};
 use crate::fetch::Refusal;
+use crate::fetch::sparse::Reader;
+use crate::fetch::sparse::reader::Stop;
+use crate::fetch::sparse::requester::Requester;
 use crate::known::Known;
-use crate::parts::Parts;
-use crate::sparse::Reader;
-use crate::sparse::reader::Stop;
-use crate::sparse::site::Site;
 use catalog::reason::Reason;
 use copal_catalog as catalog;
 use copal_rules as rules;
 use copal_wire as wire;
 use rules::cache_status::Forward;
 use std::rc::Rc;
+use wire::RequestHead;
 use wire::range::{Multipart, Ranges};
 
 /// The object, if its body is in pieces.
@@ -130,8 +131,25 @@ pub(crate) fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64
 
 fn reader(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
     let pieces = known.pieces()?;
-    let site = Site::of_exchange(exchange);
-    Some(Box::new(Reader::new(site, known, pieces, ranges, exchange.lane.take())))
+    let requester = requester(exchange);
+    Some(Box::new(Reader::new(requester, known, pieces, ranges, exchange.lane.take())))
+}
+
+/// For whom segments are fetched.
+fn requester(exchange: &Exchange) -> Requester {
+    let mut request = RequestHead::default();
+    request.copy_from(&exchange.request);
+    Requester {
+        local: Rc::clone(&exchange.local),
+        session: Rc::clone(&exchange.session),
+        current: Rc::clone(&exchange.current),
+        request,
+        vxid: exchange.vxid,
+        client_ip: exchange.client_ip,
+        identity: exchange.identity.clone(),
+        backend: exchange.hint(),
+        rfc: exchange.rfc,
+    }
 }
 
 /// First byte and first byte behind of each part.

@@ -1,9 +1,9 @@
 //! `vcl_synth`: an answer of our own.
 
-use super::{Step, deliver, filters, range};
+use super::{Outcome, Step, deliver, filters, range};
 use crate::body::Body;
-use crate::exchange::is_bodiless;
-use crate::exchange::{Exchange, Outcome, Source};
+use crate::exchange::{Exchange, Source};
+use crate::message::is_bodiless;
 use bytes::Bytes;
 use catalog::reason::Reason;
 use copal_catalog as catalog;

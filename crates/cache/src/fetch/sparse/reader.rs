@@ -15,9 +15,9 @@
 //! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
 //! them.
 
+use super::handover::{End, Link, Offer};
 use super::job;
-use super::lane::{End, Link, Offer};
-use super::site::Site;
+use super::requester::Requester;
 use super::{RUN_MAX, lanes_max, sight};
 use crate::body::{Aborted, Ready, Source};
 use crate::fetch::Refusal;
@@ -74,7 +74,7 @@ struct Place {
 
 /// See the module.
 pub(crate) struct Reader {
-    site: Site,
+    requester: Requester,
     known: Rc<Known>,
     pieces: Rc<Pieces>,
     /// How many segments are looked at beyond the one that is read.
@@ -128,7 +128,7 @@ impl Reader {
     /// A reader of `ranges` (first byte, first byte behind; none empty) of `known`, whose body `pieces` describes, in that
     /// order. `link` leads to a job that brings some of it already.
     pub(crate) fn new(
-        site: Site,
+        requester: Requester,
         known: &Rc<Known>,
         pieces: Rc<Pieces>,
         ranges: Vec<(u64, u64)>,
@@ -136,9 +136,9 @@ impl Reader {
     ) -> Self {
         let layout = &pieces.layout;
         let at = ranges.first().map_or(0, |range| range.0);
-        let waiter = site.local.waiter_id();
+        let waiter = requester.local.waiter_id();
         Self {
-            ahead: sight(ranges.len(), layout.segment, &site.local.shared.stores),
+            ahead: sight(ranges.len(), layout.segment, &requester.local.shared.stores),
             known: Rc::clone(known),
             scout: Place { range: 0, number: layout.number(at) },
             pieces,
@@ -166,7 +166,7 @@ impl Reader {
             links: Vec::new(),
             found: 0,
             fetched: 0,
-            site,
+            requester,
         }
     }
 
@@ -177,7 +177,7 @@ impl Reader {
 
     /// Whether all that it is to read is there, at least in part. What is not within reach of a bounded search is not.
     pub(crate) fn is_at_hand(&self) -> bool {
-        let (index, layout) = (&self.site.local.shared.index, &self.pieces.layout);
+        let (index, layout) = (&self.requester.local.shared.index, &self.pieces.layout);
         let mut left = LOOKUPS_MAX;
         self.ranges.iter().all(|&(from, end)| {
             (layout.number(from)..=layout.number(end.saturating_sub(1))).all(|number| {
@@ -240,7 +240,7 @@ impl Reader {
                 Offer::Later => return Poll::Pending,
                 Offer::Nothing(_) => {}
             }
-            let local = &self.site.local;
+            let local = &self.requester.local;
             let waiter = Some((self.waiter, context.waker()));
             match claim(&local.shared.index, &self.pieces.base, number, local.now(), waiter, false) {
                 Claim::Present(_) => return Poll::Ready(Ok(())),
@@ -396,7 +396,7 @@ impl Reader {
                 ready!(pause.as_mut().poll(context));
                 self.pause = None;
             }
-            let local = &self.site.local;
+            let local = &self.requester.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
             match claim(index, &self.pieces.base, number, local.now(), waiter, self.impatient) {
@@ -468,16 +468,16 @@ impl Reader {
     }
 
     fn note_use(&self, object: &Object) {
-        let settings = &self.site.current.settings;
-        let (now, interval) = (self.site.local.now() as u32, settings.lru_interval as u32);
+        let settings = &self.requester.current.settings;
+        let (now, interval) = (self.requester.local.now() as u32, settings.lru_interval as u32);
         object.note_use(now, interval);
         self.known.note_use(now, interval);
-        self.site.local.counters.segment_hits.inc();
+        self.requester.local.counters.segment_hits.inc();
     }
 
     /// Whether the wait for somebody else's fetch has lasted as long as it may.
     fn waits_in_vain(&mut self, context: &mut Context<'_>) -> bool {
-        let limit = self.site.current.settings.waiting_list_timeout.clamp(0.001, 86_400.0);
+        let limit = self.requester.current.settings.waiting_list_timeout.clamp(0.001, 86_400.0);
         let sleep =
             self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_secs_f64(limit))));
         sleep.as_mut().poll(context).is_ready()
@@ -488,7 +488,7 @@ impl Reader {
         self.impatient = false;
         if let Some(number) = self.waits_for.take() {
             let key = segment_key(&self.pieces.base, number);
-            self.site.local.shared.index.stop_waiting(&key, self.waiter);
+            self.requester.local.shared.index.stop_waiting(&key, self.waiter);
         }
     }
 
@@ -496,7 +496,7 @@ impl Reader {
     fn start(&mut self, place: Place, busy: catalog::index::busy::Busy) {
         let stop = self.run_end(place);
         let object = self.known.object();
-        let (lane, vxid) = job::start(&self.site, object, &self.pieces, (place.number, stop), busy);
+        let (lane, vxid) = job::start(&self.requester, object, &self.pieces, (place.number, stop), busy);
         self.lanes.push(Link::new(&lane));
         if self.links.len() < LINKS_MAX {
             self.links.push(vxid);
@@ -546,7 +546,7 @@ impl Reader {
             if self.lanes.iter().filter(|lane| lane.runs()).count() >= lanes_max(self.ranges.len()) {
                 break;
             }
-            let local = &self.site.local;
+            let local = &self.requester.local;
             match claim(&local.shared.index, &self.pieces.base, place.number, local.now(), None, false) {
                 Claim::Present(object) => self.live |= object.state() == State::Filling,
                 Claim::Busy => {

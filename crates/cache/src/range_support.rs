@@ -9,11 +9,11 @@ const NAMES_MAX: usize = 1024;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Ranges {
+pub struct RangeSupport {
     names: Mutex<HashMap<Box<str>, bool>>,
 }
 
-impl Ranges {
+impl RangeSupport {
     /// Whether the backend of that name serves ranges; `None` if that is not known.
     pub(crate) fn of(&self, name: &str) -> Option<bool> {
         self.names.lock().get(name).copied()
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn one_part_is_enough_and_names_have_a_bound() {
-        let ranges = Ranges::default();
+        let ranges = RangeSupport::default();
         assert_eq!(ranges.of("a"), None);
         for (serves, known) in [(false, false), (true, true), (false, true)] {
             ranges.note("a".into(), serves);

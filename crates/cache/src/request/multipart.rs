@@ -7,8 +7,8 @@
 //! Source: RFC 9110, section 14.6.
 
 use crate::body::{Aborted, Ready, Source};
+use crate::fetch::sparse::Reader;
 use crate::known::Known;
-use crate::sparse::Reader;
 use copal_observe as observe;
 use copal_store as store;
 use copal_wire as wire;

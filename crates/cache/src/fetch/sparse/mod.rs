@@ -10,14 +10,12 @@
 
 pub(crate) mod answer;
 pub(crate) mod ask;
+pub(crate) mod handover;
 pub(crate) mod job;
-pub(crate) mod knows;
-pub(crate) mod lane;
 pub(crate) mod lone;
 pub(crate) mod reader;
-pub(crate) mod site;
+pub(crate) mod requester;
 
-pub use knows::Ranges;
 pub(crate) use reader::Reader;
 
 use crate::shared::Stores;

@@ -6,12 +6,14 @@
 //!                      +> a request of its own (all steps from vcl_recv on) > its body, which may be such a one again
 //! ```
 //!
-//! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one [`Stitch`]: pieces of
+//! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one [`Stitch`](filter::stitch::Stitch): pieces of
 //! the stored bodies go in as they are, included gzip streams without their heads and ends, other bodies as stored blocks.
 
+pub(super) mod include;
+
+use super::Outcome;
 use crate::body::{Aborted, Ready, Source};
-use crate::exchange::{Exchange, Outcome};
-use crate::include::{Include, Place as Site, Refused};
+use crate::exchange::{Exchange, SharedStitch};
 use crate::known::Known;
 use base::vxid::Vxid;
 use copal_base as base;
@@ -19,18 +21,15 @@ use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;
 use filter::esi::plan::{Place, Step, is_gzipped};
-use filter::stitch::{Member, Stitch};
+use filter::stitch::Member;
 use filter::{Pace, STEP};
+use include::{Include, Includer, Refused};
 use observe::{Records, Tag};
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use store::Cursor;
-
-/// The gzip stream that a tree of includes makes.
-pub(crate) type Shared = Rc<RefCell<Stitch>>;
 
 /// How many pieces of memory are written at once.
 const PIECES: usize = 64;
@@ -72,15 +71,15 @@ struct Inclusion {
 }
 
 /// See the module.
-pub(crate) struct Assembly {
+pub(super) struct Assembly {
     known: Rc<Known>,
-    site: Rc<Site>,
+    includer: Rc<Includer>,
     place: Place,
     /// Where in the stored body the plan is.
     at: u64,
     part: Part,
     /// The gzip stream; none if the whole is plain.
-    stitch: Option<Shared>,
+    stitch: Option<SharedStitch>,
     /// The stream begins and ends here.
     is_outermost: bool,
     begun: bool,
@@ -100,16 +99,16 @@ impl std::fmt::Debug for Assembly {
 }
 
 impl Assembly {
-    /// The body of `known` by its plan. `site` is where its includes are made; `above` the gzip stream that this is to be
+    /// The body of `known` by its plan. `includer` makes its includes; `above` the gzip stream that this is to be
     /// a part of.
-    pub(crate) fn new(known: &Rc<Known>, site: Site, above: Option<Shared>) -> Self {
+    pub(crate) fn new(known: &Rc<Known>, includer: Includer, above: Option<SharedStitch>) -> Self {
         let is_outermost = above.is_none();
         let gzipped = known.plan().is_some_and(is_gzipped);
         let stitch = gzipped.then(|| above.unwrap_or_default());
-        let site = Site { stitch: stitch.clone(), ..site };
+        let includer = Includer { stitch: stitch.clone(), ..includer };
         Self {
             known: Rc::clone(known),
-            site: Rc::new(site),
+            includer: Rc::new(includer),
             place: Place::first(),
             at: 0,
             part: Part::None,
@@ -199,7 +198,7 @@ impl Assembly {
     }
 
     fn begin_include(&mut self, include: Include) {
-        match self.site.request(&include) {
+        match self.includer.request(&include) {
             Ok(started) => {
                 self.links.push(started.vxid);
                 self.part = Part::Starting(started.running);
@@ -210,7 +209,7 @@ impl Assembly {
 
     /// An included request has its response. Whatever its status, that is what is included.
     fn started(&mut self, mut exchange: Box<Exchange>, outcome: &Outcome) -> Result<(), Aborted> {
-        let must_succeed = self.site.heeds_errors && !exchange.may_fail;
+        let must_succeed = self.includer.heeds_errors && !exchange.may_fail;
         let answers = matches!(outcome, Outcome::Deliver);
         if !answers {
             exchange.finish(0, 0, 0);

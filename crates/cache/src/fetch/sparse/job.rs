@@ -8,8 +8,8 @@
 //! gone.
 
 use super::answer::Part;
-use super::lane::{End, Lane};
-use super::site::Site;
+use super::handover::{End, Lane};
+use super::requester::Requester;
 use super::{RUN_MAX, ahead};
 use crate::fetch::patience::Patience;
 use crate::fetch::trail::Trail;
@@ -361,7 +361,7 @@ async fn read(connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, S
 /// Asks the origin for segment `number` of `master`, which is the caller's to bring, and for what follows of the segments
 /// up to `stop` and is missing. The lane, and the fetch's transaction.
 pub(crate) fn start(
-    site: &Site,
+    requester: &Requester,
     master: &Arc<Object>,
     pieces: &Rc<Pieces>,
     (number, stop): (u64, u64),
@@ -369,19 +369,19 @@ pub(crate) fn start(
 ) -> (Rc<Lane>, Vxid) {
     let stop = stop.min(number.saturating_add(RUN_MAX));
     let layout = &pieces.layout;
-    let patience = site.current.settings.slow_reader_patience;
-    let mut job = Job::new(&site.local, master, Rc::clone(pieces), (number, stop), patience);
+    let patience = requester.current.settings.slow_reader_patience;
+    let mut job = Job::new(&requester.local, master, Rc::clone(pieces), (number, stop), patience);
     job.claims.push_back(busy);
     job.claim_ahead();
     let unclaimed = number + job.claims.len() as u64;
-    let index = &site.local.shared.index;
+    let index = &requester.local.shared.index;
     if let Some(found) = (unclaimed..job.stop).find(|number| is_there(index, &job.pieces.base, *number)) {
         job.stop_at(found);
     }
     (job.at, job.end) = (layout.bounds(number).0, layout.bounds(job.stop - 1).1);
-    let fetch = Fetch::segments(site, master.key(), layout, (job.at, job.end - 1));
+    let fetch = Fetch::segments(requester, master.key(), layout, (job.at, job.end - 1));
     job.vxid = fetch.vxid;
-    site.local.counters.segment_fetches.inc();
+    requester.local.counters.segment_fetches.inc();
     let (lane, vxid) = (Rc::clone(&job.lane), fetch.vxid);
     net::worker::task(ask(fetch, job));
     (lane, vxid)
