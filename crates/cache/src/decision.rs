@@ -55,7 +55,7 @@ impl Fetch {
     pub(crate) fn refuse(&mut self, reason: Reason, decided_at: Option<At>) {
         (self.reason, self.decided_at) = (Some(reason), decided_at);
         let place = decided_at.and_then(|at| self.current.vcl.as_ref()?.instance.program.place(at));
-        log_reason(&mut self.trail.records, reason, place);
+        log_reason(&mut self.log.records, reason, place);
     }
 
     /// Where VCL decided what `reason` says, if it did.

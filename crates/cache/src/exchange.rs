@@ -6,7 +6,7 @@ use crate::body::Body;
 use crate::demand::Demand;
 use crate::fetch::Private;
 use crate::fetch::sparse::Reader;
-use crate::fetch::sparse::handover::Link;
+use crate::fetch::sparse::channel::JobHandle;
 use crate::handled::Handled;
 use crate::known::Known;
 use crate::local::{Current, Local};
@@ -128,7 +128,7 @@ pub struct Exchange {
     /// The body of an object in pieces, opened before the response's head is made.
     pub(crate) sparse: Option<Box<Reader>>,
     /// The way to the first pieces of an object that this request fetched.
-    pub(crate) lane: Option<Link>,
+    pub(crate) segment_job: Option<JobHandle>,
     /// How often the lookup was begun again because the origin had another version.
     pub(crate) looked_again: u32,
     /// The length of a body that was still growing when it was found: if it breaks off, this is what was promised.
@@ -223,7 +223,7 @@ impl Exchange {
             reason: Reason::Hit,
             decided_at: None,
             sparse: None,
-            lane: None,
+            segment_job: None,
             looked_again: 0,
             promised: None,
             client_ip: session.client,
@@ -305,8 +305,8 @@ impl Exchange {
 
     /// Lets go of what was opened of an object in segments.
     #[inline]
-    pub(crate) fn let_pieces_go(&mut self) {
-        (self.sparse, self.lane) = (None, None);
+    pub(crate) fn close_segments(&mut self) {
+        (self.sparse, self.segment_job) = (None, None);
     }
 
     /// The request's `Host` field.

@@ -60,7 +60,7 @@ pub(super) fn note(fetch: &mut Fetch) {
     }
     let count: usize = change.keys.iter().map(|key| crate::purge::changed(&fetch.local, key)).sum();
     fetch
-        .trail
+        .log
         .records
         .fmt(Tag::Debug, format_args!("{} objects ended by a change (RFC 9111, section 4.4)", count));
 }

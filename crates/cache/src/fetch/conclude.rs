@@ -33,21 +33,21 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     if let Some(ttl) = hit_for_pass {
         let since = fetch.origin_time;
-        fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
+        fetch.log.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
     }
     let now = fetch.local.now();
-    fetch.trail.timestamp("Process", now);
+    fetch.log.timestamp("Process", now);
     let is_part = fetch.arrived.as_ref().is_none_or(|arrived| arrived.status == 206);
     let copy = match fetch.uncacheable {
         true => Copy::PassResponse,
-        false if fetch.rfc && (fetch.is_lone || !is_part) => Copy::StoreWhole,
+        false if fetch.rfc && (fetch.is_standalone || !is_part) => Copy::StoreWhole,
         false => Copy::StoreResponse,
     };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     let filters = match filters(fetch, &answer) {
         Ok(filters) => filters,
         Err(why) => {
-            fetch.trail.records.text(Tag::FetchError, why.as_bytes());
+            fetch.log.records.text(Tag::FetchError, why.as_bytes());
             return Step::failed();
         }
     };
@@ -65,11 +65,11 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     if fetch.storage.is_none() {
         // VCL chose none.
-        fetch.trail.records.text(Tag::FetchError, b"Could not get storage");
+        fetch.log.records.text(Tag::FetchError, b"Could not get storage");
         return Step::failed();
     }
     let Ok(variant) = variant(fetch) else {
-        fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
+        fetch.log.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         fetch.refuse(Reason::VaryUnusable, None);
         release(fetch);
         return Box::pin(private(fetch, answer, Vec::new(), filters)).await;
@@ -106,13 +106,13 @@ fn filters(fetch: &mut Fetch, answer: &Answer) -> Result<Filters, String> {
     match answer.framing {
         _ if fetch.was_304 => Ok(Filters::default()),
         ResponseFraming::None => {
-            fetch.trail.records.text(Tag::Filters, b"");
+            fetch.log.records.text(Tag::Filters, b"");
             Ok(Filters::default())
         }
         ResponseFraming::Length(0) => {
             // No byte is no gzip stream.
             fetch.response.fields.remove_known(Field::ContentEncoding);
-            fetch.trail.records.text(Tag::Filters, b"");
+            fetch.log.records.text(Tag::Filters, b"");
             Ok(Filters::default())
         }
         ResponseFraming::Length(_) | ResponseFraming::Chunked | ResponseFraming::UntilClose => {
@@ -184,7 +184,7 @@ pub(super) fn log_body(fetch: &mut Fetch, framing: ResponseFraming, streams: boo
         ResponseFraming::UntilClose => "4 eof",
     };
     let how = if streams && kind != "0 none" { "stream" } else { "-" };
-    fetch.trail.records.parts(Tag::Fetch_Body, &[kind.as_bytes(), b" ", how.as_bytes()]);
+    fetch.log.records.parts(Tag::Fetch_Body, &[kind.as_bytes(), b" ", how.as_bytes()]);
 }
 
 /// The object that a 304 confirmed, which stays as it is and gets its new times: nothing is copied, and the head is not
@@ -266,7 +266,7 @@ fn try_begin(
 }
 
 fn no_room(fetch: &mut Fetch, engine: &dyn Engine) {
-    fetch.trail.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
+    fetch.log.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
     fetch.refuse(Reason::NoRoom, None);
     fetch.local.counters.not_stored_too_big.inc();
 }
@@ -312,7 +312,7 @@ pub(super) fn insert(fetch: &mut Fetch, object: &Arc<store::Object>) {
     // By the RFCs what must be validated each time is stored, too; Varnish takes only what is fresh.
     let admit = if fetch.rfc { Admit::Alive } else { Admit::Fresh };
     let Some(busy) = fetch.busy.take() else { return };
-    if fetch.spares && fetch.response.status >= 500 {
+    if fetch.keeps_stored && fetch.response.status >= 500 {
         // RFC 9111, section 4.3.3: it is passed on, and what is stored stays.
         object.unlink();
         return busy.release();
@@ -324,7 +324,7 @@ pub(super) fn insert(fetch: &mut Fetch, object: &Arc<store::Object>) {
 fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     fetch.local.counters.beresp_uncacheable.inc();
     let Some(busy) = fetch.busy.take() else { return };
-    if fetch.spares && fetch.response.status >= 400 {
+    if fetch.keeps_stored && fetch.response.status >= 400 {
         return busy.release();
     }
     let (ttl, flag) = match hit_for_pass {
@@ -399,7 +399,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     let body = match (answer.framing, answer.connection) {
         (ResponseFraming::None | ResponseFraming::Length(0), connection) => {
             if let Some(connection) = connection {
-                fetch.trail.release(connection);
+                fetch.log.release(connection);
             }
             Body::Empty
         }
@@ -441,7 +441,7 @@ fn log_transient(fetch: &mut Fetch) {
 
 fn log_storage(fetch: &mut Fetch, engine: &dyn Engine) {
     let (kind, name) = (engine.kind(), engine.name());
-    fetch.trail.records.parts(Tag::Storage, &[kind.as_bytes(), b" ", name.as_bytes()]);
+    fetch.log.records.parts(Tag::Storage, &[kind.as_bytes(), b" ", name.as_bytes()]);
 }
 
 /// The body straight from the origin. `None` if it was to be complete first, and failed.
@@ -454,7 +454,7 @@ async fn relay(
     passing: Passing,
 ) -> Option<Body> {
     let streams = fetch.do_stream;
-    let mut relay = Relay::new(connection, length, first, filters, fetch.trail.hand_over(), passing);
+    let mut relay = Relay::new(connection, length, first, filters, fetch.log.hand_over(), passing);
     if streams {
         return Some(Body::made_by(relay));
     }
@@ -463,7 +463,7 @@ async fn relay(
         Ok(Some(bytes)) => Some(Body::bytes(bytes)),
         Ok(None) => Some(Body::made_by(relay)),
         Err(crate::body::Aborted) => {
-            fetch.trail = relay.into_trail();
+            fetch.log = relay.into_log();
             None
         }
     }
@@ -477,7 +477,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     let total = fetch.ttl + fetch.grace + fetch.keep;
     let variant = variant(fetch);
     if fetch.busy.is_some()
-        && !fetch.spares
+        && !fetch.keeps_stored
         && !fetch.uncacheable
         && total > 0.0
         && let Ok(variant) = variant
@@ -487,7 +487,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
         let object = Arc::clone(fill.object());
         publish(fetch, &fill);
         fill.commit();
-        fetch.trail.records.numbers(Tag::Length, &[body.len() as u64]);
+        fetch.log.records.numbers(Tag::Length, &[body.len() as u64]);
         return Fetched::Stored(object);
     }
     release(fetch);
@@ -498,7 +498,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     } else {
         counters.beresp_shortlived.inc()
     }
-    fetch.trail.records.numbers(Tag::Length, &[body.len() as u64]);
+    fetch.log.records.numbers(Tag::Length, &[body.len() as u64]);
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     Fetched::Private { head, body: Body::bytes(Bytes::from(body)), private: fetch.private() }

@@ -25,10 +25,10 @@ use wire::{Known, Version};
 
 /// There is no usable answer.
 pub(super) async fn no_answer(fetch: &mut Fetch) -> Step {
-    if fetch.trail.trouble.is_none() {
-        fetch.trail.blame(Trouble::internal());
+    if fetch.log.trouble.is_none() {
+        fetch.log.blame(Trouble::internal());
     }
-    let trouble = fetch.trail.trouble.clone().expect("set above where there was none");
+    let trouble = fetch.log.trouble.clone().expect("set above where there was none");
     if let Some(stale) = stale(fetch, &trouble) {
         return Step::Done(stale);
     }
@@ -77,7 +77,7 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
     // What a request of special wishes found too old may be fresh, or in its grace.
     let until = |granted: f64| object.origin_time() + object.ttl().max(0.0) + granted.max(object.grace());
     let for_all = until(stale_if_error::granted(&policy, default));
-    let for_this = stale_if_error::granted_to(&fetch.wish, &policy, default).map(until);
+    let for_this = stale_if_error::granted_to(&fetch.directives, &policy, default).map(until);
     let may_stand_in = for_this.is_some_and(|until| now < until);
     if now < for_all || may_stand_in {
         let outage = Outage {
@@ -93,7 +93,7 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
     if !may_stand_in {
         return None;
     }
-    fetch.trail.records.fmt(Tag::Error, format_args!("stale-if-error: {} stands in", object.vxid()));
+    fetch.log.records.fmt(Tag::Error, format_args!("stale-if-error: {} stands in", object.vxid()));
     if fetch.purpose == Purpose::Background {
         // Its client has it already.
         return Some(Fetched::Failed);
@@ -119,7 +119,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     response.fields.clear();
     response.fields.push_known(Known::Date, &wire::date::format(fetch.now));
     response.fields.push_known(Known::Server, fetch.current.settings.server());
-    if let Some(trouble) = &fetch.trail.trouble {
+    if let Some(trouble) = &fetch.log.trouble {
         trouble.announce(&fetch.current.settings, &mut response.fields);
     }
     fetch.origin_time = fetch.now;
@@ -130,7 +130,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
         fetch.ttl = 1.0;
     }
     let now = fetch.now;
-    fetch.trail.timestamp("Error", now);
+    fetch.log.timestamp("Error", now);
     log_error_response(fetch);
     match fetch.decide(Sub::BackendError).await {
         Action::Deliver => {
@@ -143,8 +143,8 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
 }
 
 fn log_error_response(fetch: &mut Fetch) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
     records.text(Tag::BerespProtocol, b"HTTP/1.1");
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);

@@ -24,7 +24,7 @@ use wire::Fields;
 
 impl Fetch {
     fn records(&mut self) -> &mut Records {
-        &mut self.trail.records
+        &mut self.log.records
     }
 
     fn fields(&self, side: Side) -> Option<&Fields> {
@@ -38,13 +38,13 @@ impl Fetch {
 
     /// The message of that side for changes.
     fn message(&mut self, side: Side) -> Result<Header<'_>> {
-        let Fetch { request, response, trail, .. } = self;
+        let Fetch { request, response, log, .. } = self;
         let (fields, set, unset) = match side {
             Side::Bereq => (&mut request.fields, Tag::BereqHeader, Tag::BereqUnset),
             Side::Beresp => (&mut response.fields, Tag::BerespHeader, Tag::BerespUnset),
             Side::Obj | Side::Req | Side::ReqTop | Side::Resp => return Err(unchangeable()),
         };
-        Ok(Header { fields, set, unset, records: &mut trail.records })
+        Ok(Header { fields, set, unset, records: &mut log.records })
     }
 
     /// Sets a switch that says what is done to the body, unless `beresp.filters` says that already.
@@ -143,7 +143,7 @@ impl Fetch {
     }
 
     fn log_set(&mut self, variable: Var) {
-        let records = &mut self.trail.records;
+        let records = &mut self.log.records;
         match variable {
             Var::BereqMethod => records.text(Tag::BereqMethod, &self.request.method),
             Var::BereqUrl => records.text(Tag::BereqURL, &self.request.target),
@@ -200,7 +200,7 @@ impl Host for Fetch {
             Var::BerespUncacheable => {
                 if self.uncacheable && !flag(&value) {
                     let note = b"Ignoring attempt to reset beresp.uncacheable";
-                    self.trail.records.text(Tag::VCL_Error, note);
+                    self.log.records.text(Tag::VCL_Error, note);
                     return Ok(());
                 }
                 if flag(&value) && !self.uncacheable {
@@ -285,7 +285,7 @@ impl Host for Fetch {
 
     fn timestamp(&mut self, label: &[u8]) {
         let now = self.local.now();
-        self.trail.timestamp(&String::from_utf8_lossy(label), now);
+        self.log.timestamp(&String::from_utf8_lossy(label), now);
     }
 
     fn refresh_in_place(&mut self) {

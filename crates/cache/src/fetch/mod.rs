@@ -17,6 +17,7 @@ mod error;
 mod fill;
 pub(crate) mod filters;
 mod host;
+pub(crate) mod log;
 mod part;
 pub(crate) mod patience;
 pub(crate) mod prepare;
@@ -25,7 +26,6 @@ mod response;
 mod send;
 pub(crate) mod sparse;
 mod times;
-pub(crate) mod trail;
 pub(crate) mod update;
 pub(crate) mod wanted;
 
@@ -51,18 +51,18 @@ use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use log::FetchLog;
 use observe::{Kind, Tag};
 use rules::request::Directives;
 use sparse::answer::{self, Judged, Part};
 use sparse::ask::Ask;
-use sparse::handover::Link;
+use sparse::channel::JobHandle;
 use sparse::requester::Requester;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Object;
-use trail::Trail;
 use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
 use vcl::places::At;
@@ -90,7 +90,7 @@ pub(crate) enum Fetched {
     /// An object in a store, perhaps still filling.
     Stored(Arc<Object>),
     /// An object in pieces, whose first ones are on their way.
-    Sparse(Arc<Object>, Link),
+    Sparse(Arc<Object>, JobHandle),
     /// A response for the asking client alone.
     Private { head: Box<ResponseHead>, body: Body, private: Private },
     /// A stale object, which stands in for the origin's error.
@@ -268,23 +268,23 @@ struct Facts {
 }
 
 /// The records of a new fetch, on behalf of the first of `vxids`; the second is its own.
-fn open_trail(
+fn open_log(
     local: &Rc<Local>,
     current: &Current,
     (parent, vxid): (Vxid, Vxid),
     label: &str,
     now: Time,
-) -> Trail {
+) -> FetchLog {
     local.counters.s_fetch.inc();
-    let mut trail = Trail::new(local, now);
-    let records = &mut trail.records;
+    let mut log = FetchLog::new(local, now);
+    let records = &mut log.records;
     records.begin(vxid, Kind::Backend);
     records.link(Tag::Begin, "bereq", parent, label);
     if let Some(vcl) = &current.vcl {
         records.text(Tag::VCL_use, vcl.name.as_bytes());
     }
     records.timestamp("Start", now, now, now);
-    trail
+    log
 }
 
 /// One fetch. See the module.
@@ -298,7 +298,7 @@ pub(crate) struct Fetch {
     pub(crate) asked: Option<(Vec<u8>, wire::Version)>,
     pub(crate) response: ResponseHead,
     pub(crate) machine: Machine,
-    pub(crate) trail: Trail,
+    pub(crate) log: FetchLog,
     pub(crate) vxid: Vxid,
     /// When the first try began (`bereq.time`).
     pub(crate) begun: Time,
@@ -311,7 +311,7 @@ pub(crate) struct Fetch {
     /// What the origin confirmed is one of those, and stays beside what is made of it.
     pub(crate) by_other: bool,
     /// What the client's request says of that and other matters.
-    pub(crate) wish: Directives,
+    pub(crate) directives: Directives,
     /// What there is for the case that the origin fails.
     pub(crate) fallback: Option<Arc<Object>>,
     pub(crate) backend: Option<BackendRef>,
@@ -326,7 +326,7 @@ pub(crate) struct Fetch {
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
     /// What is stored is good for others: a refusal or a failure does not take its place.
-    pub(crate) spares: bool,
+    pub(crate) keeps_stored: bool,
     /// What the origin answered, once it has.
     pub(crate) arrived: Option<Arrived>,
     /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
@@ -357,11 +357,11 @@ pub(crate) struct Fetch {
     pub(crate) in_place: bool,
     pub(crate) do_stream: bool,
     /// The part that is asked for in place of the whole, if any.
-    pub(crate) plan: part::Plan,
+    pub(crate) part_request: part::PartRequest,
     /// What came of the whole, where that is not all.
     pub(crate) part: Option<Part>,
     /// The answer is a part that is kept by itself.
-    pub(crate) is_lone: bool,
+    pub(crate) is_standalone: bool,
     /// The origin says that it serves ranges.
     pub(crate) serves_ranges: bool,
     /// What tells this version of the response, as the origin said it.
@@ -399,22 +399,22 @@ impl Fetch {
     pub(crate) fn of(wanted: &Wanted<'_>, vxid: Vxid) -> Self {
         let Wanted { purpose, local, session, current, key, client_ip, rfc, .. } = *wanted;
         let now = local.now();
-        let trail = open_trail(local, current, (wanted.vxid, vxid), purpose.label(), now);
+        let log = open_log(local, current, (wanted.vxid, vxid), purpose.label(), now);
         let request = prepare::request(wanted, vxid);
         let facts = Facts { vxid, purpose, key, client_ip, rfc, now };
-        let mut fetch = Self::new(trail, request, (session, current), facts);
+        let mut fetch = Self::new(log, request, (session, current), facts);
         fetch.asked = Some((wanted.request.method.clone(), wanted.request.version));
         fetch.backend.clone_from(&wanted.backend);
         fetch.upload = prepare::upload(wanted);
         fetch.identity = wanted.identity.cloned();
-        fetch.wish = wanted.demand.map_or_else(Directives::default, |demand| demand.directives);
+        fetch.directives = wanted.demand.map_or_else(Directives::default, |demand| demand.directives);
         fetch.authorized = wanted.request.fields.has_known(Field::Authorization);
         fetch.marker = wanted.marker.map(|marker| match marker {
             vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
             _ => vcl::variables::Var::BereqIsHitmiss,
         });
-        fetch.spares = wanted.spares;
-        fetch.plan = part::plan(wanted);
+        fetch.keeps_stored = wanted.keeps_stored;
+        fetch.part_request = part::part_request(wanted);
         fetch
     }
 
@@ -423,11 +423,11 @@ impl Fetch {
         let vxid = requester.local.vxid();
         let now = requester.local.now();
         let purpose = Purpose::Segment;
-        let trail =
-            open_trail(&requester.local, &requester.current, (requester.vxid, vxid), purpose.label(), now);
+        let log =
+            open_log(&requester.local, &requester.current, (requester.vxid, vxid), purpose.label(), now);
         let request = part::segment_request(requester, vxid, layout, span);
         let mut fetch = Self::new(
-            trail,
+            log,
             request,
             (&requester.session, &requester.current),
             Facts { vxid, purpose, key: *key, client_ip: requester.client_ip, rfc: requester.rfc, now },
@@ -438,7 +438,7 @@ impl Fetch {
     }
 
     fn new(
-        trail: Trail,
+        log: FetchLog,
         request: RequestHead,
         (session, current): (&Rc<Session>, &Rc<Current>),
         facts: Facts,
@@ -450,7 +450,7 @@ impl Fetch {
         let mut original = RequestHead::default();
         original.copy_from(&request);
         Self {
-            local: Rc::clone(&trail.local),
+            local: Rc::clone(&log.local),
             session: Rc::clone(session),
             current: Rc::clone(current),
             request,
@@ -458,7 +458,7 @@ impl Fetch {
             asked: None,
             response: ResponseHead::default(),
             machine: Machine::default(),
-            trail,
+            log,
             vxid,
             begun: now,
             purpose,
@@ -467,7 +467,7 @@ impl Fetch {
             stale: None,
             others: Vec::new(),
             by_other: false,
-            wish: Directives::default(),
+            directives: Directives::default(),
             fallback: None,
             backend: None,
             tried: Vec::new(),
@@ -477,7 +477,7 @@ impl Fetch {
             uploaded: None,
             client_ip,
             identity: None,
-            spares: false,
+            keeps_stored: false,
             arrived: None,
             rfc,
             authorized: false,
@@ -494,9 +494,9 @@ impl Fetch {
             rolled_back: false,
             in_place: false,
             do_stream: true,
-            plan: part::Plan::default(),
+            part_request: part::PartRequest::default(),
             part: None,
-            is_lone: false,
+            is_standalone: false,
             serves_ranges: false,
             validator: None,
             do_sparse: None,
@@ -534,7 +534,7 @@ impl Fetch {
                 // If it has changed, nobody has asked for all of the new one yet.
                 let settings = &self.current.settings;
                 let head = Ask::head(settings.segment_size.max(1), settings.sparse_min_size);
-                self.plan.ask.get_or_insert(head);
+                self.part_request.ask.get_or_insert(head);
             }
             self.stale = Some(stale);
         }
@@ -565,7 +565,7 @@ impl Fetch {
     /// Has the origin asked by HEAD whether `stale` is still good: the answer updates that, or ends it.
     pub(crate) fn ask_head(&mut self, stale: Arc<Object>) {
         self.stale = Some(Rc::new(Known::new(stale)));
-        self.plan = part::Plan::default();
+        self.part_request = part::PartRequest::default();
         for request in [&mut self.request, &mut self.original] {
             request.method.clear();
             request.method.extend_from_slice(b"HEAD");
@@ -613,7 +613,7 @@ impl Fetch {
     /// What failed, with the reason if that is known.
     fn or_lost(&mut self, fetched: Fetched) -> Fetched {
         match fetched {
-            Fetched::Failed => self.trail.trouble.take().map_or(Fetched::Failed, Fetched::Lost),
+            Fetched::Failed => self.log.trouble.take().map_or(Fetched::Failed, Fetched::Lost),
             fetched => fetched,
         }
     }
@@ -625,29 +625,29 @@ impl Fetch {
     fn retry(&mut self) -> Result<Step, Text> {
         self.retries = self.retries.saturating_add(1);
         if self.retries > self.current.settings.max_retries {
-            self.trail.records.text(Tag::VCL_Error, b"Too many retries");
+            self.log.records.text(Tag::VCL_Error, b"Too many retries");
             return Err(Text::from_static(b"Too many retries"));
         }
         if self.upload == Upload::Spent {
-            self.trail
+            self.log
                 .records
                 .text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
             return Err(Text::from_static(b"Request body was sent already"));
         }
         let now = self.local.now();
-        self.trail.timestamp("Retry", now);
+        self.log.timestamp("Retry", now);
         let (old, new) = (self.vxid, self.local.vxid());
-        self.trail.records.link(Tag::Link, "bereq", new, "retry");
-        self.trail.records.end();
+        self.log.records.link(Tag::Link, "bereq", new, "retry");
+        self.log.records.end();
         self.vxid = new;
-        self.trail.records.begin(new, Kind::Backend);
-        self.trail.records.link(Tag::Begin, "bereq", old, "retry");
-        self.trail.records.timestamp("Start", now, now, now);
-        (self.trail.start, self.trail.previous) = (now, now);
+        self.log.records.begin(new, Kind::Backend);
+        self.log.records.link(Tag::Begin, "bereq", old, "retry");
+        self.log.records.timestamp("Start", now, now, now);
+        (self.log.start, self.log.previous) = (now, now);
         self.chosen = None;
         // What VCL said of another answer holds for all tries, as `uncacheable` does.
         self.reason = self.reason.filter(|reason| *reason != Reason::FetchFailed);
-        self.trail.trouble = None;
+        self.log.trouble = None;
         self.reset_response();
         self.synthetic.clear();
         Ok(Step::Fetch)

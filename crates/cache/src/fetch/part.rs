@@ -4,17 +4,17 @@
 //! 206 of all ............ the whole: an ordinary object
 //! 206 of a part ......... to VCL a 200 with the length of the whole; then a master and its first segments, or
 //!                         the whole is asked for in its place (VCL wants to change it, it may not be stored ...)
-//! 206 of no use ......... kept by itself (with `rfc`, see `sparse::lone`), or the whole is asked for
+//! 206 of no use ......... kept by itself (with `rfc`, see `sparse::standalone`), or the whole is asked for
 //! 416 ................... the beginning is asked for, to learn how long the whole is; then the whole
 //! anything else ......... as without Range
 //! ```
 
 use super::sparse::answer::{Part, strong_validator};
 use super::sparse::ask::Ask;
-use super::sparse::handover::Link;
+use super::sparse::channel::JobHandle;
 use super::sparse::job::Job;
-use super::sparse::lone::{self, Lone};
 use super::sparse::requester::Requester;
+use super::sparse::standalone::{self, StandalonePart};
 use super::wanted::Wanted;
 use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
 use base::vxid::Vxid;
@@ -42,7 +42,7 @@ use wire::h1::ResponseFraming;
 
 /// What to ask for in place of the whole.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct PartRequest {
     /// This part, at once.
     pub(super) ask: Option<Ask>,
     /// This part, should the answer turn out to be large: what begins near the start is most often of something small,
@@ -52,23 +52,23 @@ pub(crate) struct Plan {
     name: Option<Box<str>>,
     /// The client has not asked for a part: what comes may be coded, and is taken whole then.
     takes_coded: bool,
-    /// How the client asks for a part, where one may be kept by itself ([`Lone`]).
+    /// How the client asks for a part, where one may be kept by itself ([`StandalonePart`]).
     range: Option<Box<Fields>>,
 }
 
 /// What to ask for in place of the whole of what is `wanted`.
-pub(super) fn plan(wanted: &Wanted<'_>) -> Plan {
-    let Some(ask) = ask(wanted) else { return Plan::default() };
+pub(super) fn part_request(wanted: &Wanted<'_>) -> PartRequest {
+    let Some(ask) = ask(wanted) else { return PartRequest::default() };
     let name: Option<Box<str>> = wanted.backend.as_ref().map(|backend| backend.name().into());
     let known = name.as_deref().and_then(|name| wanted.local.shared.range_support.of(name));
     let may_stand_alone = wanted.rfc && wanted.purpose == Purpose::Miss && !wanted.is_head();
     let range = may_stand_alone.then(|| asked(&wanted.request.fields));
-    let plan = Plan { name, takes_coded: wanted.is_head(), range, ..Plan::default() };
+    let plan = PartRequest { name, takes_coded: wanted.is_head(), range, ..PartRequest::default() };
     match known {
-        _ if !ask.is_head() => Plan { ask: Some(ask), ..plan },
-        Some(true) => Plan { ask: Some(ask), ..plan },
-        Some(false) => Plan::default(),
-        None => Plan { if_large: Some(ask), ..plan },
+        _ if !ask.is_head() => PartRequest { ask: Some(ask), ..plan },
+        Some(true) => PartRequest { ask: Some(ask), ..plan },
+        Some(false) => PartRequest::default(),
+        None => PartRequest { if_large: Some(ask), ..plan },
     }
 }
 
@@ -109,7 +109,7 @@ fn ask(wanted: &Wanted<'_>) -> Option<Ask> {
     if more.is_some() || wanted.request.method != b"GET" {
         return None;
     }
-    let tail = if wanted.rfc { Ask::tail(value, lone::TAIL_MAX) } else { None };
+    let tail = if wanted.rfc { Ask::tail(value, standalone::TAIL_MAX) } else { None };
     tail.or_else(|| Ask::of(value, segment, min))
 }
 
@@ -139,10 +139,10 @@ pub(super) fn segment_request(
 
 /// Sets the fields that ask for a part.
 pub(super) fn set_range(fetch: &mut Fetch) {
-    let Some(ask) = fetch.plan.ask else { return };
+    let Some(ask) = fetch.part_request.ask else { return };
     let fields = &mut fetch.request.fields;
     fields.set_known(Known::Range, &ask.value());
-    if fetch.current.settings.http_gzip_support && !fetch.plan.takes_coded {
+    if fetch.current.settings.http_gzip_support && !fetch.part_request.takes_coded {
         // What is coded on the way has no ranges that fit together.
         fields.set_known(Known::AcceptEncoding, b"identity");
     }
@@ -150,21 +150,21 @@ pub(super) fn set_range(fetch: &mut Fetch) {
 
 /// Judges an answer to a fetch that asked for a part. False if something else is to be asked for, with [`again`].
 pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
-    (fetch.part, fetch.is_lone) = (None, false);
+    (fetch.part, fetch.is_standalone) = (None, false);
     if fetch.response.status == 200 {
         note_whole(fetch, answer);
         if is_large(fetch, answer) {
-            fetch.plan.ask = fetch.plan.if_large.take();
+            fetch.part_request.ask = fetch.part_request.if_large.take();
             return false;
         }
     }
-    let Some(ask) = fetch.plan.ask else { return true };
+    let Some(ask) = fetch.part_request.ask else { return true };
     if fetch.request.fields.get_known(Known::Range) != Some(ask.value().as_slice()) {
         // VCL asks for what it wants itself.
         return true;
     }
     if matches!(fetch.response.status, 200 | 206)
-        && let Some(name) = fetch.plan.name.take()
+        && let Some(name) = fetch.part_request.name.take()
     {
         fetch.local.shared.range_support.note(name, fetch.response.status == 206);
     }
@@ -176,7 +176,7 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
         let is_empty =
             unsatisfied.and_then(wire::range::parse_content_range) == Some(ContentRange::Unsatisfied(0));
         let settings = &fetch.current.settings;
-        fetch.plan.ask =
+        fetch.part_request.ask =
             (!ask.is_head() && !is_empty).then(|| Ask::head(settings.segment_size, settings.sparse_min_size));
         return false;
     }
@@ -193,10 +193,10 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     });
     let Some(part) = usable else {
         if stands_alone(fetch, answer, ask) {
-            fetch.is_lone = true;
+            fetch.is_standalone = true;
             return true;
         }
-        fetch.plan.ask = None;
+        fetch.part_request.ask = None;
         return false;
     };
     fetch.validator = validator;
@@ -207,37 +207,37 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
 
 /// Whether a tail was asked for that is kept by itself.
 fn is_short_tail(fetch: &Fetch, ask: Ask) -> bool {
-    fetch.plan.range.is_some() && matches!(ask, Ask::Last(count) if count <= lone::TAIL_MAX)
+    fetch.part_request.range.is_some() && matches!(ask, Ask::Last(count) if count <= standalone::TAIL_MAX)
 }
 
 /// Whether a 206 that cannot be joined with others is kept by itself: it has what the client wants, and there is nothing
 /// better that it would take the place of.
 fn stands_alone(fetch: &Fetch, answer: &Answer, ask: Ask) -> bool {
-    let (Some(range), ResponseFraming::Length(length)) = (&fetch.plan.range, answer.framing) else {
+    let (Some(range), ResponseFraming::Length(length)) = (&fetch.part_request.range, answer.framing) else {
         return false;
     };
     let fields = &fetch.response.fields;
     fetch.response.status == 206
         && fetch.stale.is_none()
         && (is_short_tail(fetch, ask) || strong_validator(fields).is_none())
-        && Lone::of(fields, length).is_some_and(|lone| lone.answer(range).is_some())
+        && StandalonePart::of(fields, length).is_some_and(|part| part.answer(range).is_some())
 }
 
 /// Whether the answer is a part by itself that the client cannot have as it came, for it is more than it asked for: only from
 /// a store it is cut to measure.
 pub(super) fn is_too_much(fetch: &Fetch, answer: &Answer) -> bool {
     let (true, Some(range), ResponseFraming::Length(length)) =
-        (fetch.is_lone, &fetch.plan.range, answer.framing)
+        (fetch.is_standalone, &fetch.part_request.range, answer.framing)
     else {
-        return fetch.is_lone;
+        return fetch.is_standalone;
     };
-    let lone = Lone::of(&fetch.response.fields, length);
-    !lone.is_some_and(|lone| lone.answer(range).is_some_and(|(first, last)| lone.is_all(first, last)))
+    let part = StandalonePart::of(&fetch.response.fields, length);
+    !part.is_some_and(|part| part.answer(range).is_some_and(|(first, last)| part.is_all(first, last)))
 }
 
 /// Whether this answer, which is the whole, is so large that a part is better asked for in its place.
 fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
-    let Some(Ask::From(_, Some(last))) = fetch.plan.if_large else { return false };
+    let Some(Ask::From(_, Some(last))) = fetch.part_request.if_large else { return false };
     let settings = &fetch.current.settings;
     let enough = last.saturating_add(1).max(settings.sparse_min_size).saturating_add(settings.segment_size);
     let fields = &fetch.response.fields;
@@ -262,8 +262,8 @@ fn note_whole(fetch: &mut Fetch, answer: &Answer) {
 
 /// Makes of a 206 the head of the whole.
 fn show_whole(fetch: &mut Fetch, part: Part) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
     response.set_status(200, b"OK");
     records.text(Tag::BerespStatus, b"200");
     records.text(Tag::BerespReason, b"OK");
@@ -278,20 +278,20 @@ fn show_whole(fetch: &mut Fetch, part: Part) {
     records.header(Tag::BerespHeader, b"Content-Length", total.as_bytes());
 }
 
-/// Leaves the answer and asks for what `fetch.plan.ask` says now.
+/// Leaves the answer and asks for what `fetch.part_request.ask` says now.
 pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
     fetch.reset_response();
     fetch.uncacheable = fetch.purpose == Purpose::Pass;
     (fetch.reason, fetch.decided_at, fetch.objection) = (None, None, None);
-    let Fetch { trail, request, .. } = &mut *fetch;
+    let Fetch { log, request, .. } = &mut *fetch;
     if let Some(range) = request.fields.get_known(Known::Range) {
-        trail.records.header(Tag::BereqUnset, b"Range", range);
+        log.records.header(Tag::BereqUnset, b"Range", range);
         request.fields.remove_known(Known::Range);
     }
-    match fetch.plan.ask {
+    match fetch.part_request.ask {
         Some(ask) => {
             set_range(fetch);
-            fetch.trail.records.header(Tag::BereqHeader, b"Range", &ask.value());
+            fetch.log.records.header(Tag::BereqHeader, b"Range", &ask.value());
         }
         None if fetch.current.settings.http_gzip_support => {
             fetch.request.fields.set_known(Known::AcceptEncoding, b"gzip");
@@ -306,7 +306,7 @@ pub(super) fn whole_instead(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.was_304 {
         update::forget_stored(fetch);
     }
-    fetch.plan.ask = None;
+    fetch.part_request.ask = None;
     again(fetch, answer)
 }
 
@@ -354,17 +354,17 @@ pub(super) async fn store(
     let begun = begin(fetch, variant, part);
     let Some((master, layout)) = begun else { return Err(Answer { connection: Some(connection), framing }) };
     let job = Job::first(fetch, &master, layout, part);
-    let link = Link::new(job.lane());
+    let handle = JobHandle::new(job.channel());
     conclude::log_body(fetch, framing, true);
     conclude::insert(fetch, &master);
-    let trail = fetch.trail.hand_over();
-    let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, trail));
+    let log = fetch.log.hand_over();
+    let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, log));
     // What is there is stored at once; what is still to come, in a task of its own.
     let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
     if !done {
         net::worker::task(filling);
     }
-    Ok(Step::Done(Fetched::Sparse(master, link)))
+    Ok(Step::Done(Fetched::Sparse(master, handle)))
 }
 
 fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Object>, Layout)> {

@@ -95,14 +95,14 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if fetch.retries > 0 {
         // Each try is a transaction of its own.
         let number = fetch.vxid.to_string();
-        let Fetch { request, trail, .. } = &mut *fetch;
-        let records = &mut trail.records;
+        let Fetch { request, log, .. } = &mut *fetch;
+        let records = &mut log.records;
         let mut header =
             Header { fields: &mut request.fields, set: Tag::BereqHeader, unset: Tag::BereqUnset, records };
         header.replace(Known::XVarnish, number.as_bytes());
     }
     let action = if fetch.is_builtin(Sub::BackendFetch) {
-        fetch.trail.records.native(const { &Native::new("BACKEND_FETCH", "fetch") });
+        fetch.log.records.native(const { &Native::new("BACKEND_FETCH", "fetch") });
         if fetch.request.method == b"GET" {
             fetch.upload = Upload::None;
         }
@@ -113,7 +113,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     match action {
         Action::Fetch => {
             let now = fetch.local.now();
-            fetch.trail.timestamp("Fetch", now);
+            fetch.log.timestamp("Fetch", now);
             Step::Send
         }
         Action::Abandon => Step::Done(super::Fetched::Failed),
@@ -125,16 +125,16 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
 
 /// Logs `bereq`: as the client asked for it, and then what is different.
 fn log_bereq(fetch: &mut Fetch) {
-    let Fetch { trail, request, asked, .. } = fetch;
-    let Some((method, version)) = asked.take() else { return log_request(&mut trail.records, request) };
+    let Fetch { log, request, asked, .. } = fetch;
+    let Some((method, version)) = asked.take() else { return log_request(&mut log.records, request) };
     let method = std::mem::replace(&mut request.method, method);
     let version = std::mem::replace(&mut request.version, version);
-    log_request(&mut trail.records, request);
+    log_request(&mut log.records, request);
     if method != request.method {
-        trail.records.text(Tag::BereqMethod, &method);
+        log.records.text(Tag::BereqMethod, &method);
     }
     if version != request.version {
-        trail.records.text(Tag::BereqProtocol, protocol(version));
+        log.records.text(Tag::BereqProtocol, protocol(version));
     }
     (request.method, request.version) = (method, version);
 }

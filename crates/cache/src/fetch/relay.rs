@@ -1,7 +1,7 @@
 //! A body on its way from an origin to the one client it is for: nothing is stored, and the client's pace is the origin's.
 
 use super::filters::Filters;
-use super::trail::Trail;
+use super::log::FetchLog;
 use crate::body::{Aborted, Cut, Ready, Source};
 use crate::trouble::Trouble;
 use copal_filter as filter;
@@ -26,7 +26,7 @@ pub(crate) struct Relay {
     input: Vec<u8>,
     input_at: usize,
     pace: Pace,
-    trail: Trail,
+    log: FetchLog,
     passing: Passing,
     /// How long the whole is, if that is known.
     length: Option<u64>,
@@ -58,11 +58,11 @@ impl Relay {
         length: Option<u64>,
         first: Vec<u8>,
         filters: Filters,
-        mut trail: Trail,
+        mut log: FetchLog,
         mut passing: Passing,
     ) -> Self {
-        trail.received_body = first.len() as u64;
-        passing.body.replace(trail.received_body);
+        log.received_body = first.len() as u64;
+        passing.body.replace(log.received_body);
         let chain = filters.chain;
         let (input, buffer) = if chain.is_empty() { (Vec::new(), first) } else { (first, Vec::new()) };
         Self {
@@ -74,7 +74,7 @@ impl Relay {
             input,
             input_at: 0,
             pace: Pace::default(),
-            trail,
+            log,
             passing,
             length,
             cut: Cut::default(),
@@ -114,7 +114,7 @@ impl Relay {
                 return Ok(true);
             }
             // Behind the last byte of all, the connection is given back.
-            if self.cut.is_over() && self.length != Some(self.trail.received_body) {
+            if self.cut.is_over() && self.length != Some(self.log.received_body) {
                 return Ok(false);
             }
             if self.chain.is_empty() {
@@ -142,14 +142,14 @@ impl Relay {
             }
             // Nothing is lost if this is dropped while it waits: the buffer then is taken for one to be filled again.
             self.input_at = self.input.len();
-            let count = read(&mut self.connection, &mut self.trail, &mut self.input).await?;
+            let count = read(&mut self.connection, &mut self.log, &mut self.input).await?;
             self.passing.body.replace(count as u64);
             self.input.truncate(count);
             self.input_at = 0;
         }
         self.buffer.clear();
         let end = self.connection.is_none();
-        let stepped = self.chain.step(&self.input[self.input_at..], end, &mut self.buffer, &mut self.trail);
+        let stepped = self.chain.step(&self.input[self.input_at..], end, &mut self.buffer, &mut self.log);
         match stepped {
             Ok(took) => {
                 self.input_at += took.bytes;
@@ -165,10 +165,10 @@ impl Relay {
                 Ok(true)
             }
             Err(failure) => {
-                self.trail.records.fmt(Tag::FetchError, format_args!("{failure}"));
-                self.trail.closed("Failure receiving req.body");
-                self.trail.local.counters.fetch_failed.inc();
-                self.chain.close(&mut self.trail);
+                self.log.records.fmt(Tag::FetchError, format_args!("{failure}"));
+                self.log.closed("Failure receiving req.body");
+                self.log.local.counters.fetch_failed.inc();
+                self.chain.close(&mut self.log);
                 self.connection = None;
                 Err(Aborted)
             }
@@ -176,13 +176,13 @@ impl Relay {
     }
 
     /// The records, for who goes on with the fetch after this failed.
-    pub(crate) fn into_trail(self) -> Trail {
-        self.trail
+    pub(crate) fn into_log(self) -> FetchLog {
+        self.log
     }
 
     fn finish(&mut self) {
-        self.chain.close(&mut self.trail);
-        self.trail.end_body();
+        self.chain.close(&mut self.log);
+        self.log.end_body();
     }
 
     async fn read_into_buffer(&mut self) -> Result<usize, Aborted> {
@@ -192,10 +192,10 @@ impl Relay {
         if self.buffer.len() < RELAY {
             self.buffer.resize(RELAY, 0);
         }
-        let count = read(&mut self.connection, &mut self.trail, &mut self.buffer).await?;
+        let count = read(&mut self.connection, &mut self.log, &mut self.buffer).await?;
         self.passing.body.replace(count as u64);
         if count == 0 {
-            self.trail.end_body();
+            self.log.end_body();
         }
         Ok(count)
     }
@@ -232,27 +232,27 @@ impl Source for Relay {
 /// Reads some of a body. At its end the connection is given back.
 async fn read(
     slot: &mut Option<Box<origin::Connection>>,
-    trail: &mut Trail,
+    log: &mut FetchLog,
     buffer: &mut [u8],
 ) -> Result<usize, Aborted> {
     let Some(connection) = slot.as_mut() else { return Ok(0) };
     match connection.read_body(buffer).await {
         Ok(0) => {
             if let Some(connection) = slot.take() {
-                trail.release(connection);
+                log.release(connection);
             }
             Ok(0)
         }
         Ok(count) => {
-            trail.received_body += count as u64;
+            log.received_body += count as u64;
             Ok(count)
         }
         Err(error) => {
-            trail.records.fmt(Tag::FetchError, format_args!("{error}"));
-            trail.count_bound(&error);
-            trail.blame(Trouble::of_origin(&error));
-            trail.closed(error.close_reason());
-            trail.local.counters.fetch_failed.inc();
+            log.records.fmt(Tag::FetchError, format_args!("{error}"));
+            log.count_bound(&error);
+            log.blame(Trouble::of_origin(&error));
+            log.closed(error.close_reason());
+            log.local.counters.fetch_failed.inc();
             *slot = None;
             Err(Aborted)
         }

@@ -49,8 +49,8 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
 pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
         // What follows the head cannot be told from the next response.
-        fetch.trail.records.text(Tag::FetchError, b"204 with a body");
-        fetch.trail.blame(Trouble::bad_answer());
+        fetch.log.records.text(Tag::FetchError, b"204 with a body");
+        fetch.log.blame(Trouble::bad_answer());
         return Step::failed();
     }
     if !part::judge(fetch, &answer) {
@@ -62,13 +62,13 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
         Heard::New => {}
         Heard::Again => return give_up(fetch, answer, Step::Send),
         Heard::Unexpected => {
-            fetch.trail.blame(Trouble::bad_answer());
+            fetch.log.blame(Trouble::bad_answer());
             return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         }
         Heard::Confirmed(newer) => {
             merged = Some(newer);
             if let Some(connection) = answer.connection.take() {
-                fetch.trail.release(connection);
+                fetch.log.release(connection);
             }
             answer.framing = ResponseFraming::None;
         }
@@ -136,9 +136,9 @@ pub(super) fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
     if let (ResponseFraming::None | ResponseFraming::Length(0), Some(connection)) =
         (answer.framing, answer.connection)
     {
-        fetch.trail.release(connection);
+        fetch.log.release(connection);
     } else {
-        fetch.trail.closed(super::trail::VCL_CLOSED);
+        fetch.log.closed(super::log::VCL_CLOSED);
     }
     next
 }
@@ -163,8 +163,8 @@ fn count(fetch: &Fetch, framing: ResponseFraming) {
 }
 
 fn log_response(fetch: &mut Fetch) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
     records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     let mut status = Vec::with_capacity(3);
     push_integer(&mut status, u64::from(response.status));
@@ -177,8 +177,8 @@ fn log_response(fetch: &mut Fetch) {
 
 /// Logs what a response has from the stored one, besides what the 304 said.
 fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
     records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);
@@ -189,7 +189,7 @@ fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
 
 /// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
 fn builtin(fetch: &mut Fetch) -> Action {
-    fetch.trail.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
+    fetch.log.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
     if !fetch.uncacheable
         && let Storable::No(why) = storable(fetch)
     {
@@ -198,7 +198,7 @@ fn builtin(fetch: &mut Fetch) -> Action {
         fetch.log_ttl();
         fetch.uncacheable = true;
     }
-    fetch.trail.records.text(Tag::VCL_return, b"deliver");
+    fetch.log.records.text(Tag::VCL_return, b"deliver");
     Action::Deliver
 }
 
@@ -226,7 +226,7 @@ impl Fetch {
     /// A `TTL` record: who says so, times in seconds, and whether it may be kept.
     pub(super) fn log_times(&mut self, source: &str, times: &[f64]) {
         let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
-        self.trail.records.line(Tag::TTL, |line| {
+        self.log.records.line(Tag::TTL, |line| {
             line.text(source.as_bytes());
             for time in times {
                 line.text(b" ");

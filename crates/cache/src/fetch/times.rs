@@ -79,7 +79,7 @@ fn judge(fetch: &mut Fetch) -> Lifetime {
     let (verdict, mut lifetime) = verdict(fetch, if fetch.was_304 { b"GET" } else { &fetch.request.method });
     fetch.obstacle = match verdict.storable {
         // A part is no answer to those who want all, or another part.
-        Storable::Yes if fetch.response.status == 206 && !fetch.is_lone => Some(Why::Status),
+        Storable::Yes if fetch.response.status == 206 && !fetch.is_standalone => Some(Why::Status),
         Storable::Yes => None,
         Storable::No(why) => Some(why),
     };

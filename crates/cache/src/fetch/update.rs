@@ -118,7 +118,7 @@ fn merge(fetch: &mut Fetch, stored: &Known) -> Fields {
         copal_filter::head::weaken(&mut fetch.response.fields);
     }
     // A part that is kept by itself is one still.
-    fetch.is_lone = fetch.rfc && stored.status() == 206;
+    fetch.is_standalone = fetch.rfc && stored.status() == 206;
     fetch.response.status = stored.status();
     fetch.response.reason.clear();
     fetch.response.reason.extend_from_slice(stored.reason());

@@ -43,7 +43,7 @@ pub(crate) struct Wanted<'request> {
     pub(crate) marker: Option<Var>,
     /// The request wants more than what is stored, which is good for others: a refusal or a failure does not take the place
     /// of that.
-    pub(crate) spares: bool,
+    pub(crate) keeps_stored: bool,
 }
 
 impl Wanted<'_> {

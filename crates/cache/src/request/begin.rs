@@ -98,7 +98,7 @@ impl Exchange {
         self.reason = Reason::Hit;
         self.decided_at = None;
         self.looked_again = 0;
-        self.let_pieces_go();
+        self.close_segments();
         self.demand = None;
         self.insistent = None;
         self.handled = Handled::default();

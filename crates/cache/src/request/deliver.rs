@@ -5,7 +5,7 @@ use super::prepared::{self, Marks};
 use super::{Outcome, Step, fail, range, sparse};
 use crate::body::Body;
 use crate::exchange::{Exchange, Source};
-use crate::fetch::sparse::lone::Lone;
+use crate::fetch::sparse::standalone::StandalonePart;
 use crate::known::Known as KnownObject;
 use crate::message::{is_bodiless, protocol};
 use base::units::push_integer;
@@ -80,7 +80,7 @@ fn own_answer(exchange: &mut Exchange) -> Step {
     exchange.body = Body::Empty;
     exchange.source = Source::None;
     exchange.hit = false;
-    exchange.let_pieces_go();
+    exchange.close_segments();
     if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
         exchange.reason = Reason::OnlyIfCached;
         return Step::Synth(504, None);
@@ -333,13 +333,13 @@ fn of_stored(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
 
 /// Answers the request's range from a part that is kept by itself.
 fn part_of_part(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
-    let Some(lone) = Lone::of_object(known).filter(|_| exchange.rfc) else { return false };
-    let Some((first, last)) = lone.answer(&exchange.request.fields) else { return false };
-    if lone.is_all(first, last) {
+    let Some(part) = StandalonePart::of_object(known).filter(|_| exchange.rfc) else { return false };
+    let Some((first, last)) = part.answer(&exchange.request.fields) else { return false };
+    if part.is_all(first, last) {
         return false;
     }
-    exchange.body = Body::object(known, lone.place(first), lone.place(last) + 1);
-    single(exchange, lone.total(), (first, last));
+    exchange.body = Body::object(known, part.place(first), part.place(last) + 1);
+    single(exchange, part.total(), (first, last));
     true
 }
 

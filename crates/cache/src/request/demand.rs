@@ -17,18 +17,18 @@ use wire::Fields;
 
 impl Demand {
     /// What the request makes of `object`, which fits it.
-    pub(crate) fn suits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
+    pub(crate) fn permits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut fields = Fields::new();
         // Else nobody looks at them.
         if self.has_conditions || self.directives.max_stale.is_some() {
             catalog::head::load(object.head(), &mut fields);
         }
-        self.suits_with(exchange, object, &fields, now)
+        self.permits_with(exchange, object, &fields, now)
     }
 
-    /// As [`Demand::suits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any newer,
+    /// As [`Demand::permits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any newer,
     /// but its age and its freshness may be another's, as they come from a cache on the way.
-    pub(crate) fn suits_brought(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
+    pub(crate) fn permits_fetched(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut rest = *self;
         rest.has_conditions = false;
         rest.directives.no_cache = false;
@@ -36,11 +36,11 @@ impl Demand {
         if rest.directives.max_age.is_none() && rest.directives.min_fresh.is_none() {
             return Suits::Yes;
         }
-        rest.suits(exchange, object, now)
+        rest.permits(exchange, object, now)
     }
 
-    /// As [`Demand::suits`], where the object's fields are at hand.
-    pub(crate) fn suits_with(
+    /// As [`Demand::permits`], where the object's fields are at hand.
+    pub(crate) fn permits_with(
         &self,
         exchange: &Exchange,
         object: &Object,

@@ -33,7 +33,7 @@ impl Exchange {
             rfc: self.rfc,
             demand: self.demand,
             marker: self.marker,
-            spares: purpose == Purpose::Miss && self.reason.is_own_wish(),
+            keeps_stored: purpose == Purpose::Miss && self.reason.is_own_wish(),
         }
     }
 

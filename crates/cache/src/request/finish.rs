@@ -67,7 +67,7 @@ impl Exchange {
         self.begun = false;
         self.body = Body::Empty;
         self.source = Source::None;
-        self.let_pieces_go();
+        self.close_segments();
         // What waits for its next request keeps no VCL.
         self.began_with = None;
         self.current = Rc::clone(self.local.idle());

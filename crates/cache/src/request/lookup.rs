@@ -3,7 +3,7 @@
 use super::{Freshness, Step};
 use crate::demand::Demand;
 use crate::exchange::Exchange;
-use crate::fetch::sparse::lone::Lone;
+use crate::fetch::sparse::standalone::StandalonePart;
 use base::Time;
 use catalog::ban::Listed;
 use catalog::index::insist::Insistent;
@@ -66,7 +66,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         return None;
     }
     if let Some(demand) = exchange.demand
-        && demand.suits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
+        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
     {
         return None;
     }
@@ -97,9 +97,9 @@ fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
     if !fields.has_known(Known::ContentRange) {
         return None;
     }
-    let lone = object.length().and_then(|length| Lone::of(&fields, length));
-    let answers = |lone: Lone| lone.answer(&exchange.request.fields).is_some();
-    Some(exchange.rfc && exchange.request.method == b"GET" && lone.is_some_and(answers))
+    let part = object.length().and_then(|length| StandalonePart::of(&fields, length));
+    let answers = |part: StandalonePart| part.answer(&exchange.request.fields).is_some();
+    Some(exchange.rfc && exchange.request.method == b"GET" && part.is_some_and(answers))
 }
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.
@@ -146,9 +146,9 @@ fn with_query<Answer>(
     act: impl FnOnce(&Query<'_>) -> Answer,
 ) -> Answer {
     let demand = exchange.demand;
-    let suits = move |object: &Object, is_brought| match demand {
-        Some(demand) if is_brought => demand.suits_brought(exchange, object, now),
-        Some(demand) => demand.suits(exchange, object, now),
+    let permits = move |object: &Object, is_brought| match demand {
+        Some(demand) if is_brought => demand.permits_fetched(exchange, object, now),
+        Some(demand) => demand.permits(exchange, object, now),
         None => Suits::Yes,
     };
     let query = Query {
@@ -160,7 +160,7 @@ fn with_query<Answer>(
         always_miss: exchange.always_miss,
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
-        asks: demand.is_some().then_some(&suits),
+        asks: demand.is_some().then_some(&permits),
         insistent: exchange.insistent.as_ref(),
         waited,
         fits: &|object| fits(exchange, object),

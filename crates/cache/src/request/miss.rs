@@ -106,7 +106,7 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
             Step::Deliver
         }
         fetch::Fetched::Sparse(object, link) => {
-            exchange.lane = Some(link);
+            exchange.segment_job = Some(link);
             exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }

@@ -277,7 +277,7 @@ fn poll_pieces(
     mut index: usize,
     context: &mut Context<'_>,
 ) -> Poll<Result<bool, Aborted>> {
-    let most = HELD_BYTES.min(reader.sight_bytes());
+    let most = HELD_BYTES.min(reader.lookahead_bytes());
     let mut segments = 0;
     loop {
         match reader.poll_ready(context) {

@@ -31,7 +31,7 @@ pub(super) fn of(exchange: &Exchange) -> Option<Rc<Known>> {
 /// Waits for the first piece of what the client will get. Gives the next step, if that is not to deliver it.
 pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<Step> {
     let Some(ranges) = wanted(exchange, known) else {
-        exchange.let_pieces_go();
+        exchange.close_segments();
         return None;
     };
     let mut reader = reader(exchange, known, ranges)?;
@@ -132,7 +132,7 @@ pub(crate) fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64
 fn reader(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
     let pieces = known.pieces()?;
     let requester = requester(exchange);
-    Some(Box::new(Reader::new(requester, known, pieces, ranges, exchange.lane.take())))
+    Some(Box::new(Reader::new(requester, known, pieces, ranges, exchange.segment_job.take())))
 }
 
 /// For whom segments are fetched.

@@ -8,11 +8,11 @@
 //! gone.
 
 use super::answer::Part;
-use super::handover::{End, Lane};
+use super::channel::{Channel, End};
 use super::requester::Requester;
-use super::{RUN_MAX, ahead};
+use super::{RUN_MAX, ahead_max};
+use crate::fetch::log::FetchLog;
 use crate::fetch::patience::Patience;
-use crate::fetch::trail::Trail;
 use crate::fetch::{Answer, Brought, Fetch, Refusal};
 use crate::local::Local;
 use base::Seconds;
@@ -37,7 +37,7 @@ use store::{Attributes, Creation, Engine, Fill, Flags, Object};
 const SKIP: usize = 16 << 10;
 
 /// For so long nobody waits for another who asks for a segment that did not come, in seconds.
-const MARKED: Seconds = 1.0;
+const MARKER_TTL: Seconds = 1.0;
 
 /// See the module.
 pub(crate) struct Job {
@@ -46,7 +46,7 @@ pub(crate) struct Job {
     pieces: Rc<Pieces>,
     /// How many segments it may be ahead of its reader.
     ahead: u64,
-    lane: Rc<Lane>,
+    channel: Rc<Channel>,
     vxid: Vxid,
     /// The next byte from the origin.
     at: u64,
@@ -100,9 +100,9 @@ impl Job {
         Self {
             local: Rc::clone(local),
             master: Arc::clone(master),
-            ahead: ahead(pieces.layout.segment, &local.shared.stores),
+            ahead: ahead_max(pieces.layout.segment, &local.shared.stores),
             pieces,
-            lane: Lane::new(number, stop),
+            channel: Channel::new(number, stop),
             vxid: 0,
             at: 0,
             end: 0,
@@ -117,8 +117,8 @@ impl Job {
     }
 
     /// Where its reader looks.
-    pub(crate) fn lane(&self) -> &Rc<Lane> {
-        &self.lane
+    pub(crate) fn channel(&self) -> &Rc<Channel> {
+        &self.channel
     }
 
     /// Claims the next segments, up to where somebody else has one.
@@ -139,35 +139,35 @@ impl Job {
     fn stop_at(&mut self, number: u64) {
         self.stop = number;
         self.claims.truncate(usize::try_from(number.saturating_sub(self.number)).unwrap_or(usize::MAX));
-        self.lane.shorten(number);
+        self.channel.shorten(number);
     }
 
     /// Stores the answer that `connection` gives.
-    pub(crate) async fn run(mut self, mut connection: Box<Connection>, mut trail: Trail) {
-        let result = self.pour(&mut connection).await;
+    pub(crate) async fn run(mut self, mut connection: Box<Connection>, mut log: FetchLog) {
+        let result = self.store_segments(&mut connection).await;
         // Who waits for these looks again.
         self.claims.clear();
-        trail.received_body = connection.traffic().received_body_bytes;
-        trail.stored_body = Some(self.stored);
+        log.received_body = connection.traffic().received_body_bytes;
+        log.stored_body = Some(self.stored);
         let end = match result {
             Ok(()) => {
                 if connection.body_ended() {
-                    trail.release(connection);
+                    log.release(connection);
                 }
-                trail.end_body();
+                log.end_body();
                 End::Done
             }
             Err(why) => {
-                self.log(&mut trail, &why);
-                trail.end();
+                self.log(&mut log, &why);
+                log.end();
                 End::Broken
             }
         };
-        self.lane.finish(end);
+        self.channel.finish(end);
     }
 
-    fn log(&self, trail: &mut Trail, why: &Stop) {
-        let records = &mut trail.records;
+    fn log(&self, log: &mut FetchLog, why: &Stop) {
+        let records = &mut log.records;
         match why {
             Stop::Origin(error) => records.fmt(Tag::FetchError, format_args!("{error}")),
             Stop::Length => records.text(Tag::FetchError, b"partial answer is not as long as announced"),
@@ -175,16 +175,16 @@ impl Job {
                 records.text(Tag::FetchError, b"no client is left for a body that is not stored")
             }
         }
-        trail.closed("Failure receiving req.body");
+        log.closed("Failure receiving req.body");
         if !matches!(why, Stop::Unwanted) {
             self.local.counters.fetch_failed.inc();
         }
     }
 
-    async fn pour(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+    async fn store_segments(&mut self, connection: &mut Connection) -> Result<(), Stop> {
         while self.number < self.stop {
             self.claim_ahead();
-            if self.number >= self.stop || !self.turn().await {
+            if self.number >= self.stop || !self.wait_for_reader().await {
                 return Ok(());
             }
             let (start, end) = self.pieces.layout.bounds(self.number);
@@ -205,21 +205,21 @@ impl Job {
     }
 
     /// Waits while the reader is far behind; false if the next segment is not to be brought.
-    async fn turn(&mut self) -> bool {
+    async fn wait_for_reader(&mut self) -> bool {
         let number = self.number;
         let is_waited_for = |job: &Self| job.claims.front().is_some_and(Busy::has_waiters);
-        if self.lane.is_left() {
+        if self.channel.is_left() {
             return is_waited_for(self);
         }
         let ahead = if self.private { 0 } else { self.ahead };
-        let is_far = number > self.lane.reader_at().saturating_add(ahead);
+        let is_far = number > self.channel.reader_at().saturating_add(ahead);
         if !is_far || is_waited_for(self) {
             return true;
         }
         self.claims.clear();
-        self.lane.reached(number - ahead).await;
+        self.channel.reached(number - ahead).await;
         self.claim_ahead();
-        !self.lane.is_left() && number < self.stop
+        !self.channel.is_left() && number < self.stop
     }
 
     /// Reads what lies before `start`.
@@ -248,7 +248,7 @@ impl Job {
         if object.is_gone() {
             self.go_private();
         }
-        self.lane.push(self.number, object);
+        self.channel.push(self.number, object);
         while self.at < end {
             let left = usize::try_from(end - self.at).unwrap_or(usize::MAX);
             let room = self.room(&mut fill).await?;
@@ -276,7 +276,7 @@ impl Job {
             if !busy.has_waiters() {
                 continue;
             }
-            let attributes = self.attributes(MARKED, Flags::HIT_FOR_MISS);
+            let attributes = self.attributes(MARKER_TTL, Flags::HIT_FOR_MISS);
             let key = segment_key(&self.pieces.base, number);
             let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(0) };
             if let Ok(fill) = self.local.shared.stores.transient().begin(&creation) {
@@ -345,7 +345,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         // If it comes to no end by itself, as when the thread stops.
-        self.lane.finish(End::Failed);
+        self.channel.finish(End::Failed);
     }
 }
 
@@ -359,14 +359,14 @@ async fn read(connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, S
 }
 
 /// Asks the origin for segment `number` of `master`, which is the caller's to bring, and for what follows of the segments
-/// up to `stop` and is missing. The lane, and the fetch's transaction.
+/// up to `stop` and is missing. The channel, and the fetch's transaction.
 pub(crate) fn start(
     requester: &Requester,
     master: &Arc<Object>,
     pieces: &Rc<Pieces>,
     (number, stop): (u64, u64),
     busy: Busy,
-) -> (Rc<Lane>, Vxid) {
+) -> (Rc<Channel>, Vxid) {
     let stop = stop.min(number.saturating_add(RUN_MAX));
     let layout = &pieces.layout;
     let patience = requester.current.settings.slow_reader_patience;
@@ -382,9 +382,9 @@ pub(crate) fn start(
     let fetch = Fetch::segments(requester, master.key(), layout, (job.at, job.end - 1));
     job.vxid = fetch.vxid;
     requester.local.counters.segment_fetches.inc();
-    let (lane, vxid) = (Rc::clone(&job.lane), fetch.vxid);
+    let (channel, vxid) = (Rc::clone(&job.channel), fetch.vxid);
     net::worker::task(ask(fetch, job));
-    (lane, vxid)
+    (channel, vxid)
 }
 
 /// Sends the request and stores the answer, if it is what was asked for.
@@ -397,27 +397,27 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
                 job.stop_at(job.end / job.pieces.layout.segment);
             }
             job.vxid = fetch.vxid;
-            let trail = fetch.trail.hand_over();
+            let log = fetch.log.hand_over();
             drop(fetch);
-            job.run(connection, trail).await;
+            job.run(connection, log).await;
         }
         Brought::Changed => {
-            fetch.trail.records.text(Tag::FetchError, b"the origin has another version");
+            fetch.log.records.text(Tag::FetchError, b"the origin has another version");
             fetch.local.counters.sparse_changed.inc();
             end_generation(&fetch.local, &job);
             job.claims.clear();
-            job.lane.finish(End::Changed);
+            job.channel.finish(End::Changed);
         }
         Brought::Refused(fetched) => {
             fetch.local.counters.segment_refusals.inc();
             job.let_others_try();
-            job.lane.refuse(Box::new(Refusal { fetch, fetched }));
+            job.channel.refuse(Box::new(Refusal { fetch, fetched }));
         }
         Brought::Useless | Brought::Part(..) => {
-            fetch.trail.records.text(Tag::FetchError, b"another part than was asked for");
+            fetch.log.records.text(Tag::FetchError, b"another part than was asked for");
             fetch.local.counters.fetch_failed.inc();
             job.let_others_try();
-            job.lane.finish(End::Failed);
+            job.channel.finish(End::Failed);
         }
     }
 }

@@ -10,11 +10,11 @@
 
 pub(crate) mod answer;
 pub(crate) mod ask;
-pub(crate) mod handover;
+pub(crate) mod channel;
 pub(crate) mod job;
-pub(crate) mod lone;
 pub(crate) mod reader;
 pub(crate) mod requester;
+pub(crate) mod standalone;
 
 pub(crate) use reader::Reader;
 
@@ -33,25 +33,25 @@ const AHEAD_PART: u64 = 16;
 pub(crate) const RUN_MAX: u64 = 256;
 
 /// How many requests to the origin one reader has under way.
-const LANES_MAX: usize = 4;
+const JOBS_MAX: usize = 4;
 
 /// As much more a reader of several ranges looks ahead, and has under way: each of its requests brings little, and an origin
 /// that is far away would be waited for hundreds of times.
-const VECTOR: usize = 4;
+const MANY_RANGES: usize = 4;
 
 /// How many requests to the origin a reader of so many ranges has under way.
-pub(crate) fn lanes_max(ranges: usize) -> usize {
-    if ranges > 1 { LANES_MAX * VECTOR } else { LANES_MAX }
+pub(crate) fn jobs_max(ranges: usize) -> usize {
+    if ranges > 1 { JOBS_MAX * MANY_RANGES } else { JOBS_MAX }
 }
 
 /// How many segments of `size` bytes a job may be ahead of its reader; 0 if it is to wait for it.
-pub(crate) fn ahead(size: u64, stores: &Stores) -> u64 {
+pub(crate) fn ahead_max(size: u64, stores: &Stores) -> u64 {
     within(AHEAD_BYTES, size, stores)
 }
 
 /// How many segments of `size` bytes a reader of so many ranges looks ahead.
-pub(crate) fn sight(ranges: usize, size: u64, stores: &Stores) -> u64 {
-    within(if ranges > 1 { AHEAD_BYTES * VECTOR as u64 } else { AHEAD_BYTES }, size, stores)
+pub(crate) fn lookahead_max(ranges: usize, size: u64, stores: &Stores) -> u64 {
+    within(if ranges > 1 { AHEAD_BYTES * MANY_RANGES as u64 } else { AHEAD_BYTES }, size, stores)
 }
 
 fn within(bytes: u64, size: u64, stores: &Stores) -> u64 {

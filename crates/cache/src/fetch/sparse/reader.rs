@@ -5,7 +5,7 @@
 //! segments |  3  |  4  |  5  ...
 //!                 at ^ open     ^ scout              what lies between is there, or on its way
 //! ```
-//! A segment is taken from one of the reader's own lanes, else from the index, where others may have stored it or be at it;
+//! A segment is taken from one of the reader's own jobs, else from the index, where others may have stored it or be at it;
 //! else the reader starts a job for it and what follows. A scout looks ahead of it, over the ends of ranges, and starts jobs
 //! for what is missing there, a few at a time.
 //!
@@ -15,10 +15,10 @@
 //! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
 //! them.
 
-use super::handover::{End, Link, Offer};
+use super::channel::{End, JobHandle, Offer};
 use super::job;
 use super::requester::Requester;
-use super::{RUN_MAX, lanes_max, sight};
+use super::{RUN_MAX, jobs_max, lookahead_max};
 use crate::body::{Aborted, Ready, Source};
 use crate::fetch::Refusal;
 use crate::known::Known;
@@ -67,7 +67,7 @@ pub(crate) enum Stop {
 
 /// A place in the order in which segments go out: a range, and a segment that it touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Position {
     range: usize,
     number: u64,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Reader {
     known: Rc<Known>,
     pieces: Rc<Pieces>,
     /// How many segments are looked at beyond the one that is read.
-    ahead: u64,
+    lookahead_max: u64,
     /// First byte, and first byte behind.
     ranges: Vec<(u64, u64)>,
     range: usize,
@@ -86,12 +86,12 @@ pub(crate) struct Reader {
     open: Option<(Arc<Object>, Cursor)>,
     /// The segment that was last read, for another range in it.
     last: Option<(u64, Arc<Object>)>,
-    lanes: Vec<Link>,
+    jobs: Vec<JobHandle>,
     /// The next place to look at, and how many lie between.
-    scout: Place,
-    scouted: u64,
+    lookahead: Position,
+    lookahead_segments: u64,
     /// Where the scout was last sent from.
-    sent_from: Option<Place>,
+    lookahead_from: Option<Position>,
     waiter: u64,
     waits_for: Option<u64>,
     patience: Option<Pin<Box<Sleep>>>,
@@ -99,14 +99,14 @@ pub(crate) struct Reader {
     failures: u8,
     /// It has had a segment.
     begun: bool,
-    /// Until when the origin is let alone.
+    /// Until when the origin is let one_at_a_time.
     pause: Option<Pin<Box<Sleep>>>,
     /// No scout is sent any more.
-    alone: bool,
+    one_at_a_time: bool,
     /// The response's head waits for the first segment.
     opening: bool,
     /// The first place that a scout found empty.
-    missing: Option<Place>,
+    missing: Option<Position>,
     /// Somebody's job is at it: the origin has just confirmed the version.
     live: bool,
     /// What came in place of the first segment.
@@ -132,24 +132,24 @@ impl Reader {
         known: &Rc<Known>,
         pieces: Rc<Pieces>,
         ranges: Vec<(u64, u64)>,
-        link: Option<Link>,
+        link: Option<JobHandle>,
     ) -> Self {
         let layout = &pieces.layout;
         let at = ranges.first().map_or(0, |range| range.0);
         let waiter = requester.local.waiter_id();
         Self {
-            ahead: sight(ranges.len(), layout.segment, &requester.local.shared.stores),
+            lookahead_max: lookahead_max(ranges.len(), layout.segment, &requester.local.shared.stores),
             known: Rc::clone(known),
-            scout: Place { range: 0, number: layout.number(at) },
+            lookahead: Position { range: 0, number: layout.number(at) },
             pieces,
             ranges,
             range: 0,
             at,
             open: None,
             last: None,
-            lanes: link.into_iter().collect(),
-            scouted: 0,
-            sent_from: None,
+            jobs: link.into_iter().collect(),
+            lookahead_segments: 0,
+            lookahead_from: None,
             waiter,
             waits_for: None,
             patience: None,
@@ -157,7 +157,7 @@ impl Reader {
             failures: 0,
             begun: false,
             pause: None,
-            alone: false,
+            one_at_a_time: false,
             opening: false,
             missing: None,
             live: false,
@@ -224,18 +224,18 @@ impl Reader {
     }
 
     /// Waits until the segment at `place` begins to come, by a job of this reader or another's.
-    fn poll_confirmed(&mut self, place: Place, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
-        let Place { number, .. } = place;
+    fn poll_confirmed(&mut self, place: Position, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+        let Position { number, .. } = place;
         loop {
-            if let Some(lane) = self.lanes.iter().find(|lane| lane.was_for(number)) {
-                match ready!(lane.poll_begun(number, context)) {
+            if let Some(job) = self.jobs.iter().find(|job| job.was_for(number)) {
+                match ready!(job.poll_begun(number, context)) {
                     Some(End::Changed | End::Failed) => {}
                     // It came, or broke off: then it is asked for again, as any that does.
                     None | Some(End::Done | End::Broken) => return Poll::Ready(Ok(())),
                 }
             }
             // What such an end means is told where segments are taken.
-            match self.poll_lanes(number, context)? {
+            match self.poll_jobs(number, context)? {
                 Offer::Segment(_) => return Poll::Ready(Ok(())),
                 Offer::Later => return Poll::Pending,
                 Offer::Nothing(_) => {}
@@ -298,8 +298,8 @@ impl Reader {
     }
 
     /// How far it looks ahead, in bytes; less than a segment where a store is small.
-    pub(crate) fn sight_bytes(&self) -> u64 {
-        self.ahead.saturating_mul(self.pieces.layout.segment)
+    pub(crate) fn lookahead_bytes(&self) -> u64 {
+        self.lookahead_max.saturating_mul(self.pieces.layout.segment)
     }
 
     /// Whether the present range was read to its end.
@@ -313,25 +313,25 @@ impl Reader {
         self.range = (self.range + 1).min(self.ranges.len());
         let Some(&(from, _)) = self.ranges.get(self.range) else { return false };
         self.at = from;
-        self.drop_lanes();
+        self.drop_jobs();
         true
     }
 
-    /// Lets go of lanes that bring nothing of the ranges that are left. Where one thing is asked for at a time, the end of
+    /// Lets go of jobs that bring nothing of the ranges that are left. Where one thing is asked for at a time, the end of
     /// what is under way is waited for.
-    fn drop_lanes(&mut self) {
+    fn drop_jobs(&mut self) {
         let (layout, rest) = (&self.pieces.layout, &self.ranges[self.range..]);
         let touches = |from: u64, end: u64| {
             rest.iter()
                 .any(|range| layout.number(range.0) < end && layout.number(range.1.saturating_sub(1)) >= from)
         };
-        let alone = self.alone;
-        self.lanes.retain(|lane| {
-            let is_of_use = touches(lane.from(), lane.end());
-            if alone && !is_of_use {
-                lane.stop();
+        let one_at_a_time = self.one_at_a_time;
+        self.jobs.retain(|job| {
+            let is_of_use = touches(job.from(), job.end());
+            if one_at_a_time && !is_of_use {
+                job.stop();
             }
-            is_of_use || alone && lane.runs()
+            is_of_use || one_at_a_time && job.runs()
         });
     }
 
@@ -367,24 +367,24 @@ impl Reader {
         {
             return Poll::Ready(Ok(Arc::clone(object)));
         }
-        let result = self.poll_lanes_and_index(number, context);
+        let result = self.poll_jobs_and_index(number, context);
         if result.is_pending() {
-            self.send_scout(number);
+            self.look_ahead(number);
             return result;
         }
         self.stop_waiting();
-        self.send_scout(number);
+        self.look_ahead(number);
         result
     }
 
-    fn poll_lanes_and_index(
+    fn poll_jobs_and_index(
         &mut self,
         number: u64,
         context: &mut Context<'_>,
     ) -> Poll<Result<Arc<Object>, Stop>> {
-        self.lanes.iter().for_each(|lane| lane.advance(number));
+        self.jobs.iter().for_each(|job| job.advance(number));
         loop {
-            match self.poll_lanes(number, context)? {
+            match self.poll_jobs(number, context)? {
                 Offer::Segment(object) => {
                     self.fetched += 1;
                     return Poll::Ready(Ok(object));
@@ -412,7 +412,7 @@ impl Reader {
                 }
                 Claim::Mine(busy) => {
                     let range = self.range;
-                    self.start(Place { range, number }, busy);
+                    self.start(Position { range, number }, busy);
                 }
                 Claim::Busy => {
                     self.waits_for = Some(number);
@@ -426,39 +426,39 @@ impl Reader {
         }
     }
 
-    /// What the lanes have of segment `number`; those that are over go.
-    fn poll_lanes(&mut self, number: u64, context: &Context<'_>) -> Result<Offer, Stop> {
+    /// What the jobs have of segment `number`; those that are over go.
+    fn poll_jobs(&mut self, number: u64, context: &Context<'_>) -> Result<Offer, Stop> {
         let mut place = 0;
-        while let Some(lane) = self.lanes.get(place) {
-            match lane.poll(number, context) {
+        while let Some(job) = self.jobs.get(place) {
+            match job.poll(number, context) {
                 Offer::Nothing(Some(End::Changed)) => return Err(Stop::Changed),
                 Offer::Nothing(Some(end @ (End::Failed | End::Broken))) => {
-                    let lane = self.lanes.swap_remove(place);
+                    let job = self.jobs.swap_remove(place);
                     // An origin that refuses is asked for one thing at a time.
-                    self.alone |= end == End::Failed;
-                    if !lane.was_for(number) {
+                    self.one_at_a_time |= end == End::Failed;
+                    if !job.was_for(number) {
                         // What a scout did not get may be had once its turn has come.
                         continue;
                     }
                     let has_one = self.begun || self.found > 0;
-                    if has_one && end == End::Failed && self.lanes.iter().any(Link::runs) {
+                    if has_one && end == End::Failed && self.jobs.iter().any(JobHandle::runs) {
                         // They may be what the origin has no room beside.
-                        self.lanes.iter().for_each(Link::stop);
+                        self.jobs.iter().for_each(JobHandle::stop);
                         place = 0;
                         continue;
                     }
                     self.failures += 1;
                     let is_hopeless = end == End::Failed && !self.begun;
                     if is_hopeless || self.failures > FAILURES_MAX {
-                        self.refusal = lane.take_refusal();
+                        self.refusal = job.take_refusal();
                         return Err(Stop::Failed);
                     }
                     if end == End::Failed {
                         self.pause = Some(Box::pin(tokio::time::sleep(PAUSE * (1 << (self.failures - 1)))));
                     }
                 }
-                Offer::Nothing(Some(End::Done)) if lane.is_over() => {
-                    self.lanes.swap_remove(place);
+                Offer::Nothing(Some(End::Done)) if job.is_over() => {
+                    self.jobs.swap_remove(place);
                 }
                 Offer::Nothing(_) => place += 1,
                 offer => return Ok(offer),
@@ -493,11 +493,11 @@ impl Reader {
     }
 
     /// Starts a job for the segment at `place` and those wanted behind it.
-    fn start(&mut self, place: Place, busy: catalog::index::busy::Busy) {
+    fn start(&mut self, place: Position, busy: catalog::index::busy::Busy) {
         let stop = self.run_end(place);
         let object = self.known.object();
-        let (lane, vxid) = job::start(&self.requester, object, &self.pieces, (place.number, stop), busy);
-        self.lanes.push(Link::new(&lane));
+        let (channel, vxid) = job::start(&self.requester, object, &self.pieces, (place.number, stop), busy);
+        self.jobs.push(JobHandle::new(&channel));
         if self.links.len() < LINKS_MAX {
             self.links.push(vxid);
         }
@@ -505,7 +505,7 @@ impl Reader {
 
     /// Behind the last segment of the run of wanted ones that begins at `place`: ranges that follow belong to it as long as
     /// they begin in it or next to it.
-    fn run_end(&self, place: Place) -> u64 {
+    fn run_end(&self, place: Position) -> u64 {
         let mut end = place.number + 1;
         for (range, &(from, to)) in self.ranges.iter().enumerate().skip(place.range) {
             let (first, last) =
@@ -520,30 +520,30 @@ impl Reader {
     }
 
     /// Looks at what comes after segment `number`, and starts jobs for what is missing.
-    fn send_scout(&mut self, number: u64) {
-        let here = Place { range: self.range, number };
-        if self.sent_from == Some(here) || self.offline || self.alone {
+    fn look_ahead(&mut self, number: u64) {
+        let here = Position { range: self.range, number };
+        if self.lookahead_from == Some(here) || self.offline || self.one_at_a_time {
             return;
         }
-        if self.sent_from.is_some() {
-            self.scouted = self.scouted.saturating_sub(1);
+        if self.lookahead_from.is_some() {
+            self.lookahead_segments = self.lookahead_segments.saturating_sub(1);
         }
-        self.sent_from = Some(here);
-        if self.scout <= here {
-            self.scouted = 0;
-            self.scout = self.after(here, number);
+        self.lookahead_from = Some(here);
+        if self.lookahead <= here {
+            self.lookahead_segments = 0;
+            self.lookahead = self.after(here, number);
         }
-        let most = self.ahead;
-        while self.scouted < most && self.scout.range < self.ranges.len() {
-            let place = self.scout;
-            if let Some(lane) = self.lanes.iter().find(|lane| lane.covers(place.number)) {
+        let most = self.lookahead_max;
+        while self.lookahead_segments < most && self.lookahead.range < self.ranges.len() {
+            let place = self.lookahead;
+            if let Some(job) = self.jobs.iter().find(|job| job.covers(place.number)) {
                 self.missing.get_or_insert(place);
-                let last = lane.end().saturating_sub(1).max(place.number);
-                self.scouted += last - place.number + 1;
-                self.scout = self.after(place, last);
+                let last = job.end().saturating_sub(1).max(place.number);
+                self.lookahead_segments += last - place.number + 1;
+                self.lookahead = self.after(place, last);
                 continue;
             }
-            if self.lanes.iter().filter(|lane| lane.runs()).count() >= lanes_max(self.ranges.len()) {
+            if self.jobs.iter().filter(|job| job.runs()).count() >= jobs_max(self.ranges.len()) {
                 break;
             }
             let local = &self.requester.local;
@@ -558,21 +558,21 @@ impl Reader {
                     continue;
                 }
             }
-            self.scouted += 1;
-            self.scout = self.after(place, place.number);
+            self.lookahead_segments += 1;
+            self.lookahead = self.after(place, place.number);
         }
     }
 
     /// The place behind segment `last` in the range of `place`.
-    fn after(&self, place: Place, last: u64) -> Place {
+    fn after(&self, place: Position, last: u64) -> Position {
         let in_range = |range: usize| self.ranges.get(range).map(|(from, to)| (*from, to.saturating_sub(1)));
         match in_range(place.range) {
             Some((_, end)) if last < self.pieces.layout.number(end) => {
-                Place { range: place.range, number: last + 1 }
+                Position { range: place.range, number: last + 1 }
             }
             _ => {
                 let range = place.range + 1;
-                Place {
+                Position {
                     range,
                     number: in_range(range).map_or(0, |(from, _)| self.pieces.layout.number(from)),
                 }

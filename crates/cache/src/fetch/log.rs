@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) const VCL_CLOSED: &str = "Backend/VCL requested close";
 
 /// A fetch's records and accounts. Dropped, it writes the last of them.
-pub(crate) struct Trail {
+pub(crate) struct FetchLog {
     pub(crate) local: Rc<Local>,
     pub(crate) records: Records,
     pub(crate) start: Time,
@@ -36,13 +36,13 @@ pub(crate) struct Trail {
     ended: bool,
 }
 
-impl std::fmt::Debug for Trail {
+impl std::fmt::Debug for FetchLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trail").field("received_body", &self.received_body).finish_non_exhaustive()
+        f.debug_struct("FetchLog").field("received_body", &self.received_body).finish_non_exhaustive()
     }
 }
 
-impl Trail {
+impl FetchLog {
     pub(crate) fn new(local: &Rc<Local>, start: Time) -> Self {
         Self {
             local: Rc::clone(local),
@@ -60,7 +60,7 @@ impl Trail {
         }
     }
 
-    /// The trail, for who goes on with it; what stays behind is at its end.
+    /// The log, for who goes on with it; what stays behind is at its end.
     pub(crate) fn hand_over(&mut self) -> Self {
         let mut left = Self::new(&self.local, self.start);
         left.ended = true;
@@ -165,7 +165,7 @@ impl Trail {
     }
 }
 
-impl Drop for Trail {
+impl Drop for FetchLog {
     fn drop(&mut self) {
         self.end();
     }

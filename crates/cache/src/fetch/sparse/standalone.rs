@@ -19,7 +19,7 @@ pub(crate) const TAIL_MAX: u64 = 1024;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lone {
+pub(crate) struct StandalonePart {
     /// Its first byte's offset.
     first: u64,
     /// Its last byte's.
@@ -30,7 +30,7 @@ pub(crate) struct Lone {
     is_tail: bool,
 }
 
-impl Lone {
+impl StandalonePart {
     /// The part that a response of status 206 with these fields and `length` bytes is; `None` if it is none or several.
     pub(crate) fn of(fields: &Fields, length: u64) -> Option<Self> {
         let mut values = fields.all_known(Known::ContentRange);
@@ -107,24 +107,24 @@ mod tests {
         fields
     }
 
-    fn part(content_range: &str, length: u64) -> Option<Lone> {
-        Lone::of(&fields(Known::ContentRange, content_range), length)
+    fn part(content_range: &str, length: u64) -> Option<StandalonePart> {
+        StandalonePart::of(&fields(Known::ContentRange, content_range), length)
     }
 
     #[test]
     fn rfc9110_14_4_what_is_a_part() {
-        let lone = |first, last, total, is_tail| Some(Lone { first, last, total, is_tail });
-        assert_eq!(part("bytes 4-8/10", 5), lone(4, 8, Some(10), false));
-        assert_eq!(part("bytes 5-9/10", 5), lone(5, 9, Some(10), true));
-        assert_eq!(part("bytes 5-9/*", 5), lone(5, 9, None, false));
-        assert_eq!(part("bytes 4-9/10", 5), lone(4, 8, None, true));
+        let bytes = |first, last, total, is_tail| Some(StandalonePart { first, last, total, is_tail });
+        assert_eq!(part("bytes 4-8/10", 5), bytes(4, 8, Some(10), false));
+        assert_eq!(part("bytes 5-9/10", 5), bytes(5, 9, Some(10), true));
+        assert_eq!(part("bytes 5-9/*", 5), bytes(5, 9, None, false));
+        assert_eq!(part("bytes 4-9/10", 5), bytes(4, 8, None, true));
         assert_eq!(part("bytes 4-9/10", 7), None);
         assert_eq!(part("bytes 4-9/10", 0), None);
         assert_eq!(part("bytes */10", 5), None);
-        assert_eq!(Lone::of(&Fields::new(), 5), None);
+        assert_eq!(StandalonePart::of(&Fields::new(), 5), None);
         let mut two = fields(Known::ContentRange, "bytes 0-1/10");
         two.push_known(Known::ContentRange, b"bytes 0-1/10");
-        assert_eq!(Lone::of(&two, 2), None);
+        assert_eq!(StandalonePart::of(&two, 2), None);
     }
 
     #[test]
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn a_condition_or_several_ranges_are_for_the_origin() {
-        let lone = part("bytes 0-9/10", 10).unwrap();
+        let part = part("bytes 0-9/10", 10).unwrap();
         let mut request = fields(Known::Range, "bytes=1-2");
-        assert_eq!(lone.answer(&request), Some((1, 2)));
+        assert_eq!(part.answer(&request), Some((1, 2)));
         request.push_known(Known::IfRange, b"\"a\"");
-        assert_eq!(lone.answer(&request), None);
+        assert_eq!(part.answer(&request), None);
         let mut request = fields(Known::Range, "bytes=1-2");
         request.push_known(Known::Range, b"bytes=1-2");
-        assert_eq!(lone.answer(&request), None);
-        assert_eq!(lone.answer(&Fields::new()), None);
+        assert_eq!(part.answer(&request), None);
+        assert_eq!(part.answer(&Fields::new()), None);
     }
 }
