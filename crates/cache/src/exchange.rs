@@ -42,7 +42,7 @@ pub(crate) type SharedStitch = Rc<RefCell<Stitch>>;
 
 /// Where the request's `obj` is.
 #[derive(Debug, Default)]
-pub(crate) enum Source {
+pub(crate) enum Obj {
     /// There is none.
     #[default]
     None,
@@ -119,7 +119,7 @@ pub struct Exchange {
     pub(crate) restarts: u32,
     pub(crate) key: Key,
     pub(crate) hash_input: Vec<u8>,
-    pub(crate) source: Source,
+    pub(crate) obj: Obj,
     pub(crate) hit: bool,
     /// Why it hits, misses, passes ...
     pub(crate) reason: Reason,
@@ -218,7 +218,7 @@ impl Exchange {
             restarts: 0,
             key: [0; 32],
             hash_input: Vec::new(),
-            source: Source::None,
+            obj: Obj::None,
             hit: false,
             reason: Reason::Hit,
             decided_at: None,

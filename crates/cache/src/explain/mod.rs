@@ -13,7 +13,7 @@ mod seen;
 
 pub use seen::{Seen, Segments, Varying};
 
-use crate::exchange::{Exchange, Source, Times};
+use crate::exchange::{Exchange, Obj, Times};
 use crate::known::Known;
 use crate::local::Local;
 use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
@@ -277,19 +277,18 @@ impl Run {
         match (reason.kind(), reason) {
             (Kind::Hit, _) => {
                 self.exchange.hit = true;
-                self.exchange.source =
-                    served.map_or(Source::None, |it| Source::Stored(Rc::new(Known::new(it))));
+                self.exchange.obj = served.map_or(Obj::None, |it| Obj::Stored(Rc::new(Known::new(it))));
                 let next = self.decide(Sub::Hit, "hit").await;
-                match &self.exchange.source {
-                    Source::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
+                match &self.exchange.obj {
+                    Obj::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
                         self.exchange.reason = Reason::Partial;
                     }
                     _ => {}
                 }
                 if !matches!(next, Err("hit")) {
-                    self.exchange.source = Source::None;
+                    self.exchange.obj = Obj::None;
                 } else if filters::must_not_expand(&self.exchange) {
-                    (self.exchange.source, self.exchange.hit) = (Source::None, false);
+                    (self.exchange.obj, self.exchange.hit) = (Obj::None, false);
                     self.exchange.reason = Reason::NoTransform;
                     return Ok(Step::Pass);
                 }

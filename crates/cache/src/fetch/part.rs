@@ -1,4 +1,4 @@
-//! The first answer for an object that a client wants a part of: what is asked for, and what is made of the answer.
+//! The first fetch of an object of which a client wants a part: what is asked for, and what is made of the answer.
 //!
 //! ```text
 //! 206 of all ............ the whole: an ordinary object
@@ -40,19 +40,19 @@ use wire::{Fields, Known, RequestHead, Version};
 
 use wire::h1::ResponseFraming;
 
-/// What to ask for in place of the whole.
+/// The part to ask for in place of the whole, if any.
 #[derive(Debug, Default)]
 pub(crate) struct PartRequest {
     /// This part, at once.
     pub(super) ask: Option<Ask>,
-    /// This part, should the answer turn out to be large: what begins near the start is most often of something small,
-    /// and the backend (director) of that name has not shown that it knows ranges.
+    /// This part, should the whole turn out to be large. Used for ranges near the start, which are mostly of small responses,
+    /// while it is not known whether the backend or director serves ranges.
     pub(super) if_large: Option<Ask>,
-    /// Whom that teaches something.
+    /// The backend or director whose support for ranges is noted from the answer.
     name: Option<Box<str>>,
-    /// The client has not asked for a part: what comes may be coded, and is taken whole then.
+    /// The client has not asked for a part, so that a coded answer may be taken, whole.
     takes_coded: bool,
-    /// How the client asks for a part, where one may be kept by itself ([`StandalonePart`]).
+    /// The client's fields that ask for a part, where one may be stored by itself ([`StandalonePart`]).
     range: Option<Box<Fields>>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn part_request(wanted: &Wanted<'_>) -> PartRequest {
     }
 }
 
-/// What of a client's request says which part it wants.
+/// The fields of a client's request that say which part it wants.
 fn asked(request: &Fields) -> Box<Fields> {
     let mut asked = Box::new(Fields::new());
     for name in [Known::Range, Known::IfRange] {
@@ -83,8 +83,8 @@ fn asked(request: &Fields) -> Box<Fields> {
     asked
 }
 
-/// The part that the client wants, in whole segments (a short tail as it is, where that may be kept by itself); `None` if
-/// it wants the whole. Who asks for the head alone wants none of the body; a part of it tells how long it is.
+/// The part that the client wants, in whole segments (a short tail as it is, where that may be stored by itself); `None` if
+/// it wants the whole. A HEAD asks for the first segments, which tell the length of the whole.
 fn ask(wanted: &Wanted<'_>) -> Option<Ask> {
     let settings = &wanted.current.settings;
     let fields = &wanted.request.fields;
@@ -143,12 +143,12 @@ pub(super) fn set_range(fetch: &mut Fetch) {
     let fields = &mut fetch.request.fields;
     fields.set_known(Known::Range, &ask.value());
     if fetch.current.settings.http_gzip_support && !fetch.part_request.takes_coded {
-        // What is coded on the way has no ranges that fit together.
+        // Ranges of a response that is coded on the way do not fit together.
         fields.set_known(Known::AcceptEncoding, b"identity");
     }
 }
 
-/// Judges an answer to a fetch that asked for a part. False if something else is to be asked for, with [`again`].
+/// Judges the answer to a fetch that may have asked for a part. False if the fetch is to ask for something else, by [`again`].
 pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     (fetch.part, fetch.is_standalone) = (None, false);
     if fetch.response.status == 200 {
@@ -205,13 +205,13 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     true
 }
 
-/// Whether a tail was asked for that is kept by itself.
+/// Whether a short tail was asked for, which is stored by itself.
 fn is_short_tail(fetch: &Fetch, ask: Ask) -> bool {
     fetch.part_request.range.is_some() && matches!(ask, Ask::Last(count) if count <= standalone::TAIL_MAX)
 }
 
-/// Whether a 206 that cannot be joined with others is kept by itself: it has what the client wants, and there is nothing
-/// better that it would take the place of.
+/// Whether a 206 that cannot be combined with others is stored by itself: it has what the client wants, and it replaces
+/// nothing better.
 fn stands_alone(fetch: &Fetch, answer: &Answer, ask: Ask) -> bool {
     let (Some(range), ResponseFraming::Length(length)) = (&fetch.part_request.range, answer.framing) else {
         return false;
@@ -223,8 +223,7 @@ fn stands_alone(fetch: &Fetch, answer: &Answer, ask: Ask) -> bool {
         && StandalonePart::of(fields, length).is_some_and(|part| part.answer(range).is_some())
 }
 
-/// Whether the answer is a part by itself that the client cannot have as it came, for it is more than it asked for: only from
-/// a store it is cut to measure.
+/// Whether the answer is a standalone part that has more than the client asked for: it can be cut only once it is stored.
 pub(super) fn is_too_much(fetch: &Fetch, answer: &Answer) -> bool {
     let (true, Some(range), ResponseFraming::Length(length)) =
         (fetch.is_standalone, &fetch.part_request.range, answer.framing)
@@ -235,7 +234,7 @@ pub(super) fn is_too_much(fetch: &Fetch, answer: &Answer) -> bool {
     !part.is_some_and(|part| part.answer(range).is_some_and(|(first, last)| part.is_all(first, last)))
 }
 
-/// Whether this answer, which is the whole, is so large that a part is better asked for in its place.
+/// Whether this answer, the whole, is so large that a part is asked for in its place.
 fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
     let Some(Ask::From(_, Some(last))) = fetch.part_request.if_large else { return false };
     let settings = &fetch.current.settings;
@@ -248,7 +247,7 @@ fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
         && strong_validator(fields).is_some()
 }
 
-/// Takes note of what makes a whole answer fit to be kept in pieces, should it be too large to be kept in one.
+/// Notes whether a whole answer can be stored in segments, should it be too large for one object.
 fn note_whole(fetch: &mut Fetch, answer: &Answer) {
     let fields = &fetch.response.fields;
     let is_large = matches!(answer.framing, ResponseFraming::Length(length)
@@ -260,7 +259,7 @@ fn note_whole(fetch: &mut Fetch, answer: &Answer) {
     }
 }
 
-/// Makes of a 206 the head of the whole.
+/// Turns the head of a 206 into the head that a 200 would have.
 fn show_whole(fetch: &mut Fetch, part: Part) {
     let Fetch { log, response, .. } = fetch;
     let records = &mut log.records;
@@ -301,7 +300,7 @@ pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
     response::give_up(fetch, answer, Step::Send)
 }
 
-/// The whole is asked for in place of a part that cannot be stored as such.
+/// Asks for the whole in place of a part that cannot be stored.
 pub(super) fn whole_instead(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.was_304 {
         update::forget_stored(fetch);
@@ -310,7 +309,7 @@ pub(super) fn whole_instead(fetch: &mut Fetch, answer: Answer) -> Step {
     again(fetch, answer)
 }
 
-/// Whether VCL lets a response be kept in pieces.
+/// Whether VCL and the response allow storing it in segments.
 fn may_be_sparse(fetch: &Fetch) -> bool {
     fetch.do_stream
         && !fetch.uncacheable
@@ -329,7 +328,7 @@ pub(super) fn fits(fetch: &Fetch) -> bool {
     fetch.do_sparse != Some(false) && may_be_sparse(fetch) && conclude::variant(fetch).is_ok()
 }
 
-/// A whole answer as the part that it is, if it can be kept in pieces.
+/// A whole answer as one part, if it can be stored in segments.
 pub(super) fn of_whole(fetch: &Fetch, length: Option<u64>, chain: &Chain) -> Option<Part> {
     let total = length.filter(|total| *total > 0)?;
     let may = fetch.serves_ranges
@@ -359,7 +358,7 @@ pub(super) async fn store(
     conclude::insert(fetch, &master);
     let log = fetch.log.hand_over();
     let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, log));
-    // What is there is stored at once; what is still to come, in a task of its own.
+    // What has arrived is stored at once, the rest in a task of its own.
     let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
     if !done {
         net::worker::task(filling);
@@ -375,17 +374,17 @@ fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Ob
         total: part.total,
         segment: fetch.current.settings.segment_size,
         generation: generation(fetch),
-        // Those of a short-lived one do not stay in Transient, which may have no bound.
+        // Segments of a short-lived object do not stay in Transient, which may be unbounded.
         stays: fetch.storage_is_set && in_its_store,
         validator,
     };
     fill.set_plan(layout.to_bytes()).ok()?;
-    // Before anybody finds it: what has no plan yet would be taken for empty.
+    // Committed before it is published: without its layout it would be taken for empty.
     fill.commit();
     Some((master, layout))
 }
 
-/// A name that no other version has had.
+/// A name for this version, unlike that of any other.
 fn generation(fetch: &Fetch) -> [u8; 16] {
     let local = &fetch.local;
     let digest = Sha256::new()

@@ -2,7 +2,7 @@
 
 use super::{Outcome, recv};
 use crate::body::Body;
-use crate::exchange::{Exchange, Hint, Source, Times, Transfer};
+use crate::exchange::{Exchange, Hint, Obj, Times, Transfer};
 use crate::handled::Handled;
 use crate::message::protocol;
 use crate::request_body::RequestBody;
@@ -92,7 +92,7 @@ impl Exchange {
     pub(crate) fn reset_for_restart(&mut self) {
         self.head.clear();
         self.body = Body::Empty;
-        self.source = Source::None;
+        self.obj = Obj::None;
         self.promised = None;
         self.hit = false;
         self.reason = Reason::Hit;

@@ -3,7 +3,7 @@
 //! Source: RFC 9211, section 2.
 
 use super::prepared::BY_RFC;
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::handled::Handled;
 use crate::settings::CacheStatus;
 use base::Seconds;
@@ -35,11 +35,11 @@ impl Exchange {
     /// Appends our member to the response's `Cache-Status`; `age` is the response's.
     pub(crate) fn append_status(&mut self, age: u64) {
         let Handled { forward, arrived, stored, collapsed } = self.handled;
-        let ttl = match &self.source {
-            Source::Stored(known) if forward.is_none() || stored || collapsed => {
+        let ttl = match &self.obj {
+            Obj::Stored(known) if forward.is_none() || stored || collapsed => {
                 Some(ttl_left(known, self.ttl_max, age))
             }
-            Source::Stored(_) | Source::Private(_) | Source::None => None,
+            Obj::Stored(_) | Obj::Private(_) | Obj::None => None,
         };
         let in_detail = self.current.settings.cache_status == CacheStatus::Detail;
         let key = in_detail.then(|| readable(&self.hash_input));

@@ -4,7 +4,7 @@ use super::filters::{self, Changes};
 use super::prepared::{self, Marks};
 use super::{Outcome, Step, fail, range, sparse};
 use crate::body::Body;
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::sparse::standalone::StandalonePart;
 use crate::known::Known as KnownObject;
 use crate::message::{is_bodiless, protocol};
@@ -78,7 +78,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
 /// The origin is asked for this client alone, as it asked.
 fn own_answer(exchange: &mut Exchange) -> Step {
     exchange.body = Body::Empty;
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.hit = false;
     exchange.close_segments();
     if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
@@ -96,8 +96,8 @@ fn prepare(exchange: &mut Exchange) {
     exchange.now = now;
     let mut text = std::mem::take(&mut exchange.scratch);
     text.clear();
-    let (origin_time, object_vxid) = match &exchange.source {
-        Source::Stored(known) => {
+    let (origin_time, object_vxid) = match &exchange.obj {
+        Obj::Stored(known) => {
             let response = &mut exchange.response;
             response.status = known.status();
             response.reason.clear();
@@ -105,8 +105,8 @@ fn prepare(exchange: &mut Exchange) {
             response.fields.copy_from(known.fields());
             (known.origin_time(), exchange.hit.then(|| known.vxid()))
         }
-        Source::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
-        Source::None => (now, None),
+        Obj::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
+        Obj::None => (now, None),
     };
     exchange.response.version = Version::Http11;
     let fields = &mut exchange.response.fields;
@@ -135,7 +135,7 @@ fn prepare(exchange: &mut Exchange) {
     }
     // Each proxy adds its own Via; the fields of those before stay.
     fields.push_own(Known::Via, exchange.current.settings.via());
-    if exchange.current.settings.http_range_support && matches!(exchange.source, Source::Stored(_)) {
+    if exchange.current.settings.http_range_support && matches!(exchange.obj, Obj::Stored(_)) {
         fields.remove_known(Known::AcceptRanges);
         fields.push_own(Known::AcceptRanges, b"bytes");
     }
@@ -173,7 +173,7 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     let wanted = filters::wanted(exchange)?;
     if wanted.changes_body() {
         changed(exchange, wanted, wants_part);
-    } else if let Source::Stored(known) = &exchange.source {
+    } else if let Obj::Stored(known) = &exchange.obj {
         let known = Rc::clone(known);
         let partial = wants_part
             && match exchange.response.status {
@@ -247,12 +247,12 @@ fn changed(exchange: &mut Exchange, wanted: Changes, wants_part: bool) {
 
 /// What the request's conditions make of a good response.
 fn precondition(exchange: &Exchange) -> Precondition {
-    let received = match &exchange.source {
-        Source::Stored(known) => known.origin_time(),
+    let received = match &exchange.obj {
+        Obj::Stored(known) => known.origin_time(),
         // What goes by the cache was the origin's to judge; of another answer for one client, it never saw the conditions.
-        Source::Private(private) if exchange.rfc && private.passed => return Precondition::Proceed,
-        Source::Private(private) => private.origin_time,
-        Source::None => return Precondition::Proceed,
+        Obj::Private(private) if exchange.rfc && private.passed => return Precondition::Proceed,
+        Obj::Private(private) => private.origin_time,
+        Obj::None => return Precondition::Proceed,
     };
     let (status, request, fields) =
         (exchange.response.status, &exchange.request.fields, &exchange.response.fields);

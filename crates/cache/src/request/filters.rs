@@ -4,7 +4,7 @@ use super::esi::Assembly;
 use super::esi::include::Includer;
 use crate::body::Body;
 use crate::body::filtered::Filtered;
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::known::Known as Stored;
 use crate::top::Top;
 use copal_filter as filter;
@@ -63,10 +63,10 @@ fn must_expand(exchange: &Exchange, is_gzip: bool) -> bool {
 ///
 /// Source: RFC 9110, section 7.7; RFC 9111, section 5.2.2.6.
 pub(crate) fn must_not_expand(exchange: &Exchange) -> bool {
-    let forbids = || match &exchange.source {
-        Source::Stored(known) => forbids_change(known.fields()),
-        Source::Private(private) => !private.passed && forbids_change(&exchange.response.fields),
-        Source::None => false,
+    let forbids = || match &exchange.obj {
+        Obj::Stored(known) => forbids_change(known.fields()),
+        Obj::Private(private) => !private.passed && forbids_change(&exchange.response.fields),
+        Obj::None => false,
     };
     exchange.rfc
         && exchange.esi_level == 0
@@ -82,10 +82,10 @@ fn forbids_change(fields: &wire::Fields) -> bool {
 impl Exchange {
     /// The object whose plan the body follows, if it has one.
     fn planned(&self) -> Option<&Rc<Stored>> {
-        let known = match &self.source {
-            Source::Stored(known) => known,
-            Source::Private(_) => self.body.stored()?,
-            Source::None => return None,
+        let known = match &self.obj {
+            Obj::Stored(known) => known,
+            Obj::Private(_) => self.body.stored()?,
+            Obj::None => return None,
         };
         (known.is_special() && known.esi_plan().is_some()).then_some(known)
     }
@@ -97,10 +97,10 @@ impl Exchange {
 
     /// Whether the body, as we have it, is a gzip stream.
     fn has_gzip(&self) -> bool {
-        match &self.source {
-            Source::Stored(known) => known.flags().has(Flags::GZIPPED),
-            Source::Private(private) => private.sends_gzip,
-            Source::None => false,
+        match &self.obj {
+            Obj::Stored(known) => known.flags().has(Flags::GZIPPED),
+            Obj::Private(private) => private.sends_gzip,
+            Obj::None => false,
         }
     }
 
@@ -111,7 +111,7 @@ impl Exchange {
             && self.response.status == 200
             && self.request.fields.has_known(Known::Range);
         // What was passed is the origin's answer to this client's own request.
-        let is_its_own = matches!(&self.source, Source::Private(private) if private.passed);
+        let is_its_own = matches!(&self.obj, Obj::Private(private) if private.passed);
         let stays = self.rfc && is_its_own && forbids_change(&self.response.fields);
         names::of_delivery(esi, !stays && must_expand(self, self.has_gzip()), range)
     }
@@ -152,7 +152,7 @@ pub(super) fn may_cut(exchange: &Exchange) -> bool {
 /// Puts the body together and edits the head. Returns its length, if that is known.
 pub(super) fn apply(exchange: &mut Exchange, wanted: Changes) -> Option<u64> {
     let mut length = None;
-    if let Source::Stored(known) = &exchange.source {
+    if let Obj::Stored(known) = &exchange.obj {
         let known = Rc::clone(known);
         exchange.body = super::sparse::body(exchange, &known, 0, u64::MAX);
         if wanted.gunzip == 1 && !wanted.esi {

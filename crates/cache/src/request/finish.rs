@@ -1,7 +1,7 @@
 //! The end of a request: its last records, and what it counts for.
 
 use crate::body::Body;
-use crate::exchange::{Exchange, Source, Transfer};
+use crate::exchange::{Exchange, Obj, Transfer};
 use copal_observe as observe;
 use copal_wire as wire;
 use observe::Tag;
@@ -66,7 +66,7 @@ impl Exchange {
     fn end(&mut self) {
         self.begun = false;
         self.body = Body::Empty;
-        self.source = Source::None;
+        self.obj = Obj::None;
         self.close_segments();
         // What waits for its next request keeps no VCL.
         self.began_with = None;

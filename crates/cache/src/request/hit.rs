@@ -1,7 +1,7 @@
 //! `vcl_hit`: an object is there; deliver it?
 
 use super::{Freshness, Step, fail};
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::Purpose;
 use crate::known::Known;
 use catalog::index::busy::Busy;
@@ -30,7 +30,7 @@ pub(crate) async fn step(
     if freshness == Freshness::Grace {
         exchange.local.counters.cache_hit_grace.inc();
     }
-    exchange.source = Source::Stored(Rc::clone(&known));
+    exchange.obj = Obj::Stored(Rc::clone(&known));
     if exchange
         .current
         .vcl
@@ -52,7 +52,7 @@ pub(crate) async fn step(
             Step::Deliver
         }
         Action::Pass(_) => {
-            exchange.source = Source::None;
+            exchange.obj = Obj::None;
             exchange.decided(Reason::VclPass);
             Step::Pass
         }

@@ -1,6 +1,6 @@
 //! What VCL sees of a client request: [`Exchange`] as a [`Host`].
 
-use crate::exchange::{Exchange, Hint, Source};
+use crate::exchange::{Exchange, Hint, Obj};
 use crate::header::{Header, unchangeable};
 use crate::host::{
     TRANSIENT, bad_protocol, check_token, common_methods, copy, flag, identity, line, replace, seconds,
@@ -30,9 +30,9 @@ impl Exchange {
             Side::ReqTop => Some(&self.top_request().fields),
             Side::Resp => Some(&self.response.fields),
             Side::Bereq => self.pipe_request.as_deref().map(|request| &request.fields),
-            Side::Obj => match &self.source {
-                Source::Stored(known) => Some(known.fields()),
-                Source::Private(_) | Source::None => None,
+            Side::Obj => match &self.obj {
+                Obj::Stored(known) => Some(known.fields()),
+                Obj::Private(_) | Obj::None => None,
             },
             Side::Beresp => None,
         }
@@ -59,10 +59,10 @@ impl Exchange {
     }
 
     fn object_times(&self) -> (f64, f64, f64, f64) {
-        match &self.source {
-            Source::Stored(known) => (known.origin_time(), known.ttl(), known.grace(), known.keep()),
-            Source::Private(private) => (private.origin_time, private.ttl, private.grace, private.keep),
-            Source::None => (self.now, 0.0, 0.0, 0.0),
+        match &self.obj {
+            Obj::Stored(known) => (known.origin_time(), known.ttl(), known.grace(), known.keep()),
+            Obj::Private(private) => (private.origin_time, private.ttl, private.grace, private.keep),
+            Obj::None => (self.now, 0.0, 0.0, 0.0),
         }
     }
 
@@ -104,9 +104,9 @@ impl Exchange {
 
     fn object_variable(&self, variable: Var) -> Option<Value> {
         let (origin_time, ttl, grace, keep) = self.object_times();
-        let stored = match &self.source {
-            Source::Stored(known) => Some(known),
-            Source::Private(_) | Source::None => None,
+        let stored = match &self.obj {
+            Obj::Stored(known) => Some(known),
+            Obj::Private(_) | Obj::None => None,
         };
         Some(match variable {
             Var::ObjStatus => {
@@ -118,9 +118,9 @@ impl Exchange {
             Var::ObjHits => {
                 Value::Int(stored.filter(|_| self.hit).map_or(0, |known| i64::from(known.hits())))
             }
-            Var::ObjUncacheable => Value::Bool(match &self.source {
-                Source::Private(private) => private.uncacheable,
-                Source::Stored(_) | Source::None => false,
+            Var::ObjUncacheable => Value::Bool(match &self.obj {
+                Obj::Private(private) => private.uncacheable,
+                Obj::Stored(_) | Obj::None => false,
             }),
             Var::ObjTtl => Value::Duration(origin_time + ttl - self.now),
             Var::ObjGrace => Value::Duration(grace),
@@ -141,10 +141,10 @@ impl Exchange {
             Var::RespStatus => Value::Int(i64::from(self.response.status)),
             Var::RespReason => copy(&self.response.reason),
             Var::RespProto => copy(protocol(self.response.version)),
-            Var::RespIsStreaming => Value::Bool(match &self.source {
-                Source::Stored(known) => known.state() == copal_store::State::Filling,
-                Source::Private(_) => self.body.is_relayed(),
-                Source::None => false,
+            Var::RespIsStreaming => Value::Bool(match &self.obj {
+                Obj::Stored(known) => known.state() == copal_store::State::Filling,
+                Obj::Private(_) => self.body.is_relayed(),
+                Obj::None => false,
             }),
             Var::RespTime => Value::Time(self.now),
             Var::RespBody => copy(&self.synthetic),

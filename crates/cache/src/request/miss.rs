@@ -1,7 +1,7 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
 use super::{Step, fail, lookup, upload};
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::{self, update};
 use crate::request_body::RequestBody;
 use catalog::index::busy::Busy;
@@ -102,24 +102,24 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
                 // It never came into the index.
                 exchange.reason = Reason::ZeroTtl;
             }
-            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.obj = Obj::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }
         fetch::Fetched::Sparse(object, link) => {
             exchange.segment_job = Some(link);
-            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.obj = Obj::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }
         fetch::Fetched::Private { head, body, private } => {
             exchange.response.copy_from(&head);
             exchange.body = body;
-            exchange.source = Source::Private(private);
+            exchange.obj = Obj::Private(private);
             Step::Deliver
         }
         fetch::Fetched::Stale(object, trouble) => {
             exchange.local.counters.stale_if_error.inc();
             exchange.promised = object.length();
-            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.obj = Obj::Stored(exchange.local.know(&object, exchange.now));
             exchange.hit = true;
             exchange.reason = Reason::StaleIfError;
             exchange.trouble = Some(trouble);

@@ -78,7 +78,7 @@ pub(crate) enum Step {
     Pipe,
     Purge,
     Synth(u16, Option<Text>),
-    /// Deliver what stands in `source` and `body`.
+    /// Deliver what stands in `obj` and `body`.
     Deliver,
     Restart,
     Done(Outcome),

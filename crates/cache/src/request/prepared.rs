@@ -11,7 +11,7 @@
 
 use super::cache_status::ttl_left;
 use crate::body::Body;
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::known::Known;
 use crate::repeats::{Basis, Prepared, Repeats, Status};
 use base::Time;
@@ -64,7 +64,7 @@ pub(crate) struct Marks {
 /// The object, if the response to this request is its plain one.
 #[inline]
 pub(crate) fn plain(exchange: &Exchange) -> Option<Rc<Known>> {
-    let Source::Stored(known) = &exchange.source else { return None };
+    let Obj::Stored(known) = &exchange.obj else { return None };
     let request = &exchange.request;
     let is_plain = exchange.hit
         && !exchange.close

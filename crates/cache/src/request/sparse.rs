@@ -4,7 +4,7 @@
 use super::multipart::Parts;
 use super::{Step, miss};
 use crate::body::{Body, Source as _};
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::Refusal;
 use crate::fetch::sparse::Reader;
 use crate::fetch::sparse::reader::Stop;
@@ -22,9 +22,9 @@ use wire::range::{Multipart, Ranges};
 /// The object, if its body is in pieces.
 #[inline]
 pub(super) fn of(exchange: &Exchange) -> Option<Rc<Known>> {
-    match &exchange.source {
-        Source::Stored(known) if known.sparse().is_some() => Some(Rc::clone(known)),
-        Source::Stored(_) | Source::Private(_) | Source::None => None,
+    match &exchange.obj {
+        Obj::Stored(known) if known.sparse().is_some() => Some(Rc::clone(known)),
+        Obj::Stored(_) | Obj::Private(_) | Obj::None => None,
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
 /// it looks for the new one, as often as it could restart; if something else came from the origin, it gets that, as for a
 /// miss; else the origin is asked for this request alone.
 fn instead(exchange: &mut Exchange, stop: Stop, refusal: Option<Box<Refusal>>) -> Step {
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.hit = false;
     if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
         exchange.reason = Reason::OnlyIfCached;
@@ -93,7 +93,7 @@ fn restrained(exchange: &mut Exchange, reader: &mut Reader) -> Option<Step> {
         }
         return None;
     }
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.hit = false;
     if directives.only_if_cached {
         exchange.reason = Reason::OnlyIfCached;

@@ -2,7 +2,7 @@
 
 use super::{Outcome, Step, deliver, filters, range};
 use crate::body::Body;
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::message::is_bodiless;
 use bytes::Bytes;
 use catalog::reason::Reason;
@@ -21,7 +21,7 @@ use wire::{Known, Version};
 pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>, waits: bool) -> Step {
     exchange.local.counters.s_synth.inc();
     exchange.body = Body::Empty;
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.synthetic.clear();
     prepare(exchange, status, reason, waits);
     match exchange.decide(Sub::Synth).await {

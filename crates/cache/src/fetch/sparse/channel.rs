@@ -1,10 +1,10 @@
-//! What a job and its reader, both of one thread, know of each other.
+//! The channel of segments from a job to its reader. Both run on one thread.
 //!
 //! ```text
-//! job     next ........ end        segments it has yet to bring
-//!         pushes each segment as it begins it (the reader keeps hold of it: it is not evicted before it was read)
-//! reader  at                       where it stands; the job is never far ahead
-//!         left                     the job ends with the segment it is in
+//! job     next ........ end        the segments that it has yet to store
+//!         pushes each segment as it begins it; the queue holds it, so that it is not evicted before it was read
+//! reader  at                       the segment that it is in; the job is never far ahead of it
+//!         left                     the reader is gone: the job ends with the segment it is in
 //! ```
 
 use crate::fetch::Refusal;
@@ -20,17 +20,17 @@ use store::Object;
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It brought what it was to bring, or what others did not.
+    /// It stored its segments, but for those that others store.
     Done,
     /// The origin has another version.
     Changed,
-    /// No answer, or none that is of use.
+    /// There was no answer, or no usable one.
     Failed,
     /// The answer broke off.
     Broken,
 }
 
-/// See the module.
+/// The state that both ends share; the job has this, the reader a [`JobHandle`].
 #[derive(Debug)]
 pub(crate) struct Channel {
     next: Cell<u64>,
@@ -77,13 +77,13 @@ impl Channel {
         Self::wake(&self.reader);
     }
 
-    /// The job goes no further than to the beginning of segment `end`.
+    /// The job stops at segment `end`, which is not its to store.
     pub(crate) fn shorten(&self, end: u64) {
         self.end.set(end.min(self.end.get()));
         Self::wake(&self.reader);
     }
 
-    /// The job is over, and this came in place of its segments.
+    /// The job is over, and `refusal` came in place of its segments.
     pub(crate) fn refuse(&self, refusal: Box<Refusal>) {
         if !self.left.get() {
             *self.refusal.borrow_mut() = Some(refusal);
@@ -122,18 +122,18 @@ impl Channel {
     }
 }
 
-/// The reader's end of a channel; dropped, the job ends with the segment it is in.
+/// The reader's end of the channel. Once it is dropped, the job ends with the segment it is in.
 #[derive(Debug)]
 pub(crate) struct JobHandle(Rc<Channel>);
 
-/// What a channel has of a segment.
+/// The answer to [`JobHandle::poll`].
 #[derive(Debug)]
 pub(crate) enum Offer {
-    /// Here it is.
+    /// The segment.
     Segment(Arc<Object>),
-    /// It will come, or the job will end; which alone is waited for after [`JobHandle::stop`].
+    /// The segment will come, or the job will end. After [`JobHandle::stop`] only the end.
     Later,
-    /// Not by this channel; the end, if the job is over.
+    /// The job does not bring it; with how the job ended, if it has.
     Nothing(Option<End>),
 }
 
@@ -142,7 +142,7 @@ impl JobHandle {
         Self(Rc::clone(channel))
     }
 
-    /// Whether the job means to bring segment `number`, or has brought it and nobody took it.
+    /// Whether the job is to bring segment `number`, or has brought it and it was not taken yet.
     pub(crate) fn covers(&self, number: u64) -> bool {
         let channel = &self.0;
         let runs = channel.ended.get().is_none() && !channel.left.get();
@@ -150,7 +150,7 @@ impl JobHandle {
         coming || channel.segments.borrow().iter().any(|(other, _)| *other == number)
     }
 
-    /// Whether segment `number` is the one that the job was to bring next for its reader, when it ended, or a later one.
+    /// Whether segment `number` is among those that the reader has not passed and the job was to bring.
     pub(crate) fn was_for(&self, number: u64) -> bool {
         (self.0.at.get()..self.0.end.get()).contains(&number)
     }
@@ -160,7 +160,7 @@ impl JobHandle {
         self.0.refusal.borrow_mut().take()
     }
 
-    /// The first segment that was not passed.
+    /// The first segment that the reader has not passed.
     pub(crate) fn from(&self) -> u64 {
         self.0.at.get()
     }
@@ -170,7 +170,7 @@ impl JobHandle {
         self.0.end.get()
     }
 
-    /// The reader wants no more of it than to know when its job has ended, which that does with the segment it is in.
+    /// Has the job end with the segment it is in. The reader takes nothing more from it, and can still wait for its end.
     pub(crate) fn stop(&self) {
         let channel = &self.0;
         channel.left.set(true);
@@ -179,17 +179,17 @@ impl JobHandle {
         Channel::wake(&channel.job);
     }
 
-    /// Whether there is nothing more to get from it.
+    /// Whether the job has ended and nothing is left to take.
     pub(crate) fn is_over(&self) -> bool {
         self.0.ended.get().is_some() && self.0.segments.borrow().is_empty()
     }
 
-    /// Whether its job runs.
+    /// Whether the job runs.
     pub(crate) fn runs(&self) -> bool {
         self.0.ended.get().is_none()
     }
 
-    /// Waits until segment `number` begins to come, or the job has ended: how, if that brought nothing of it.
+    /// Waits until segment `number` begins to arrive (`None`), or the job has ended without it.
     pub(crate) fn poll_begun(&self, number: u64, context: &Context<'_>) -> Poll<Option<End>> {
         let channel = &self.0;
         if channel.next.get() > number {
@@ -202,7 +202,7 @@ impl JobHandle {
         Poll::Pending
     }
 
-    /// The reader has come to segment `number`: what lies before it is let go, and the job may go on.
+    /// The reader has come to segment `number`: those before it are released, and the job may go on.
     pub(crate) fn advance(&self, number: u64) {
         let channel = &self.0;
         let is_of_it = number < channel.end.get() && number >= channel.at.get();
@@ -213,7 +213,7 @@ impl JobHandle {
         }
     }
 
-    /// Asks for segment `number`; the reader is woken when there is news.
+    /// Asks for segment `number`. The reader is woken when it comes or the job ends.
     pub(crate) fn poll(&self, number: u64, context: &Context<'_>) -> Offer {
         let channel = &self.0;
         let mut segments = channel.segments.borrow_mut();
@@ -359,7 +359,7 @@ mod tests {
             assert!(!handle.covers(0), "what was passed is let go");
             assert!(reached.as_mut().poll(&mut context).is_pending());
             handle.advance(200);
-            assert_eq!(channel.reader_at(), 6, "that is not on this channel");
+            assert_eq!(channel.reader_at(), 6, "the job does not bring that segment");
             handle.advance(7);
             assert!(reached.as_mut().poll(&mut context).is_ready());
         }

@@ -1,11 +1,11 @@
 //! One request to the origin for a run of segments, and the task that stores its answer.
 //!
-//! The job claims some segments ahead of the one it stores, so that others wait for these and do not fetch them again. It is
-//! never further ahead of its reader than that: then it lets the claims go and waits. It ends where somebody else has what
-//! comes next, and with the segment it is in when its reader leaves, unless others wait for the next.
+//! The job claims a few segments ahead of the one that it stores, so that other requests wait for them instead of fetching
+//! them again. It never gets further ahead of its reader: it gives the claims up and waits. It ends at a segment that
+//! another request has claimed or stored. Once its reader has left, it ends with the segment it is in, unless others wait
+//! for the next one.
 //!
-//! A segment that finds no room goes through a window, and is its reader's alone; so does everything once the master is
-//! gone.
+//! A segment for which the store has no room goes through a window to this reader alone; so do all once the master is gone.
 
 use super::answer::Part;
 use super::channel::{Channel, End};
@@ -33,10 +33,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::{Attributes, Creation, Engine, Fill, Flags, Object};
 
-/// How much is read at once of what is not wanted.
+/// Bytes read at once of what is not wanted.
 const SKIP: usize = 16 << 10;
 
-/// For so long nobody waits for another who asks for a segment that did not come, in seconds.
+/// Lifetime, in seconds, of the hit-for-miss marker left by a failed segment fetch.
 const MARKER_TTL: Seconds = 1.0;
 
 /// See the module.
@@ -44,7 +44,7 @@ pub(crate) struct Job {
     local: Rc<Local>,
     master: Arc<Object>,
     pieces: Rc<Pieces>,
-    /// How many segments it may be ahead of its reader.
+    /// The most segments that it may be ahead of its reader.
     ahead: u64,
     channel: Rc<Channel>,
     vxid: Vxid,
@@ -54,11 +54,11 @@ pub(crate) struct Job {
     end: u64,
     /// The next segment to be stored.
     number: u64,
-    /// The first segment that is not.
+    /// The first segment behind that is not to be stored.
     stop: u64,
-    /// The right to bring the next ones.
+    /// Claims of the next segments, in order.
     claims: VecDeque<Busy>,
-    /// What follows is for the reader alone.
+    /// What follows goes to the reader alone.
     private: bool,
     stored: u64,
     patience: Patience,
@@ -70,9 +70,9 @@ pub(crate) struct Job {
 #[derive(Debug)]
 enum Stop {
     Origin(origin::Error),
-    /// The answer ended before it had what it announced, or went on.
+    /// The answer is shorter or longer than announced.
     Length,
-    /// Nobody wants the rest.
+    /// No reader is left.
     Unwanted,
 }
 
@@ -116,12 +116,12 @@ impl Job {
         }
     }
 
-    /// Where its reader looks.
+    /// The channel to its reader.
     pub(crate) fn channel(&self) -> &Rc<Channel> {
         &self.channel
     }
 
-    /// Claims the next segments, up to where somebody else has one.
+    /// Claims the next segments, up to the first that another request has claimed or stored.
     fn claim_ahead(&mut self) {
         let most = self.ahead.max(1);
         while !self.private && (self.claims.len() as u64) < most {
@@ -145,7 +145,7 @@ impl Job {
     /// Stores the answer that `connection` gives.
     pub(crate) async fn run(mut self, mut connection: Box<Connection>, mut log: FetchLog) {
         let result = self.store_segments(&mut connection).await;
-        // Who waits for these looks again.
+        // Whoever waits for these looks them up again.
         self.claims.clear();
         log.received_body = connection.traffic().received_body_bytes;
         log.stored_body = Some(self.stored);
@@ -193,7 +193,7 @@ impl Job {
             self.number += 1;
         }
         if self.at < self.end {
-            // The rest is no whole segment, or somebody else has it.
+            // The rest is less than a segment, or another request has it.
             return Ok(());
         }
         let mut nothing = [0; 1];
@@ -204,7 +204,7 @@ impl Job {
         }
     }
 
-    /// Waits while the reader is far behind; false if the next segment is not to be brought.
+    /// Waits while the reader is far behind; false if the next segment is not to be fetched.
     async fn wait_for_reader(&mut self) -> bool {
         let number = self.number;
         let is_waited_for = |job: &Self| job.claims.front().is_some_and(Busy::has_waiters);
@@ -264,13 +264,13 @@ impl Job {
         Ok(())
     }
 
-    /// What follows is for the reader alone: others fetch for themselves.
+    /// What follows goes to the reader alone; others fetch for themselves.
     fn go_private(&mut self) {
         self.private = true;
         self.claims.clear();
     }
 
-    /// Those who wait for what does not come need not try one after the other: a marker says so for a moment.
+    /// Leaves hit-for-miss markers for a moment, so that requests that waited in vain do not try one after the other.
     fn let_others_try(&mut self) {
         for (busy, number) in std::mem::take(&mut self.claims).into_iter().zip(self.number..) {
             if !busy.has_waiters() {
@@ -344,7 +344,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // If it comes to no end by itself, as when the thread stops.
+        // Has an effect only if the job did not end by itself, as when the thread stops.
         self.channel.finish(End::Failed);
     }
 }
@@ -358,8 +358,8 @@ async fn read(connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, S
     }
 }
 
-/// Asks the origin for segment `number` of `master`, which is the caller's to bring, and for what follows of the segments
-/// up to `stop` and is missing. The channel, and the fetch's transaction.
+/// Asks the origin for segment `number` of `master`, which the caller has claimed by `busy`, and for the missing ones behind
+/// it up to `stop`. Returns the channel and the fetch's transaction.
 pub(crate) fn start(
     requester: &Requester,
     master: &Arc<Object>,

@@ -1,12 +1,12 @@
-//! Bringing and reading objects that are there in part: masters and segments, as [`copal_catalog::sparse`] has them.
+//! Fetching and reading objects that are stored in part: masters and segments, as [`copal_catalog::sparse`] has them.
 //!
 //! ```text
 //! Range on a miss > origin: Range of whole segments > 206 > master + first segments (a job) > reader
-//! hit on a master > reader > segment there: read it | on its way: wait | missing: a job for the run of missing neighbours
+//! hit on a master > reader > segment stored: read it | being fetched: wait | missing: a job for the run of missing ones
 //! ```
 //! A *job* is one request to the origin and the task that stores its answer, segment by segment. A *reader* is a response's
-//! body. Between the two is a *lane*. All of one version is told by the validator that the origin sent: an answer that does
-//! not bear it ends the generation.
+//! body. A *channel* joins the two. The segments of one version share the validator that the origin sent: an answer without it
+//! ends the generation.
 
 pub(crate) mod answer;
 pub(crate) mod ask;
@@ -20,36 +20,37 @@ pub(crate) use reader::Reader;
 
 use crate::shared::Stores;
 
-/// How far a job may be ahead of its reader, in bytes.
+/// The most bytes that a job may be ahead of its reader.
 const AHEAD_BYTES: u64 = 8 << 20;
 
-/// And in segments.
+/// The most segments that a job may be ahead of its reader.
 const AHEAD_MAX: u64 = 64;
 
-/// What is ahead of a reader is held until it was read: it may be this part of the smallest store.
+/// What is ahead of a reader cannot be evicted until it was read: it may take at most one part in so many of the smallest
+/// store.
 const AHEAD_PART: u64 = 16;
 
 /// The most segments that one request to an origin asks for.
 pub(crate) const RUN_MAX: u64 = 256;
 
-/// How many requests to the origin one reader has under way.
+/// The most requests to the origin that one reader has under way.
 const JOBS_MAX: usize = 4;
 
-/// As much more a reader of several ranges looks ahead, and has under way: each of its requests brings little, and an origin
-/// that is far away would be waited for hundreds of times.
+/// The factor by which a reader of several ranges looks further ahead and has more requests under way: each of them brings
+/// little, and it would wait hundreds of times for an origin that is far away.
 const MANY_RANGES: usize = 4;
 
-/// How many requests to the origin a reader of so many ranges has under way.
+/// The most requests to the origin that a reader of so many ranges has under way.
 pub(crate) fn jobs_max(ranges: usize) -> usize {
     if ranges > 1 { JOBS_MAX * MANY_RANGES } else { JOBS_MAX }
 }
 
-/// How many segments of `size` bytes a job may be ahead of its reader; 0 if it is to wait for it.
+/// The most segments of `size` bytes that a job may be ahead of its reader; 0 if it is to wait for it.
 pub(crate) fn ahead_max(size: u64, stores: &Stores) -> u64 {
     within(AHEAD_BYTES, size, stores)
 }
 
-/// How many segments of `size` bytes a reader of so many ranges looks ahead.
+/// The most segments of `size` bytes that a reader of so many ranges looks ahead.
 pub(crate) fn lookahead_max(ranges: usize, size: u64, stores: &Stores) -> u64 {
     within(if ranges > 1 { AHEAD_BYTES * MANY_RANGES as u64 } else { AHEAD_BYTES }, size, stores)
 }

@@ -3,17 +3,17 @@
 //! ```text
 //! ranges   [---- 0 ----)      [-- 1 --)  [2)         in the order in which they go out
 //! segments |  3  |  4  |  5  ...
-//!                 at ^ open     ^ scout              what lies between is there, or on its way
+//!                 at ^ open     ^ lookahead          the segments between are stored or being fetched
 //! ```
-//! A segment is taken from one of the reader's own jobs, else from the index, where others may have stored it or be at it;
-//! else the reader starts a job for it and what follows. A scout looks ahead of it, over the ends of ranges, and starts jobs
-//! for what is missing there, a few at a time.
+//! A segment is taken from one of the reader's own jobs, else from the index, where others may have stored it or be fetching
+//! it; else the reader starts a job for it and the missing ones behind it. The reader looks ahead, across the ends of
+//! ranges, and starts jobs for the segments that are missing there, a few at a time.
 //!
-//! The response's head waits for its first segment and, should one be missing within sight, for the origin's answer about the
-//! first of these: who has no byte yet can be told of another version, a refusal or a dead origin, who reads can only be cut.
+//! The response's head waits for the first segment and, if one is missing among those looked at, for the origin's answer
+//! about the first such: before the first byte we can still send an error status, afterwards we can only abort.
 //!
-//! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
-//! them.
+//! A job that breaks off after the first byte is started again, a few times: all segments are of one version, so it does not
+//! matter which fetch brings them.
 
 use super::channel::{End, JobHandle, Offer};
 use super::job;
@@ -43,17 +43,17 @@ use tokio::time::Sleep;
 /// How many pieces of memory are written at once.
 const PIECES: usize = 16;
 
-/// How often in a row a segment may break off. A break is seen twice: by the job's end and by the body's.
+/// How many failures in a row are borne. A segment that breaks off counts twice: once as the end of the job, once as the end of
+/// the segment's body.
 const FAILURES_MAX: u8 = 4;
 
-/// Before the origin is asked again for a segment that it did not give, so long is waited the first time, and twice as
-/// long each further time.
+/// Pause before the origin is asked again for a segment that it did not send; doubled for each further failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many links to fetches are logged.
+/// The most links to fetches that one reader logs.
 const LINKS_MAX: usize = 1000;
 
-/// The most segments that are looked for to see whether all are there.
+/// The most segments that are looked up to see whether all are stored.
 const LOOKUPS_MAX: u64 = 100_000;
 
 /// Why there is no segment.
@@ -61,11 +61,11 @@ const LOOKUPS_MAX: u64 = 100_000;
 pub(crate) enum Stop {
     /// The origin has another version now; the object is unlinked.
     Changed,
-    /// The origin does not give it.
+    /// The origin does not send it.
     Failed,
 }
 
-/// A place in the order in which segments go out: a range, and a segment that it touches.
+/// A position in the order in which segments go out: a range, and a segment that it touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     range: usize,
@@ -77,9 +77,9 @@ pub(crate) struct Reader {
     requester: Requester,
     known: Rc<Known>,
     pieces: Rc<Pieces>,
-    /// How many segments are looked at beyond the one that is read.
+    /// The most segments that are looked at beyond the one that is read.
     lookahead_max: u64,
-    /// First byte, and first byte behind.
+    /// Offset of the first byte of each, and of the first byte behind it.
     ranges: Vec<(u64, u64)>,
     range: usize,
     at: u64,
@@ -87,27 +87,27 @@ pub(crate) struct Reader {
     /// The segment that was last read, for another range in it.
     last: Option<(u64, Arc<Object>)>,
     jobs: Vec<JobHandle>,
-    /// The next place to look at, and how many lie between.
+    /// The next position to look at, and how many segments lie between it and the one that is read.
     lookahead: Position,
     lookahead_segments: u64,
-    /// Where the scout was last sent from.
+    /// Where the reader was when it last looked ahead.
     lookahead_from: Option<Position>,
     waiter: u64,
     waits_for: Option<u64>,
     patience: Option<Pin<Box<Sleep>>>,
     impatient: bool,
     failures: u8,
-    /// It has had a segment.
+    /// At least one segment was read.
     begun: bool,
-    /// Until when the origin is let one_at_a_time.
+    /// The pause after a failure, before the origin is asked again.
     pause: Option<Pin<Box<Sleep>>>,
-    /// No scout is sent any more.
+    /// The origin has refused: it gets one request at a time, and the reader looks ahead no more.
     one_at_a_time: bool,
     /// The response's head waits for the first segment.
     opening: bool,
-    /// The first place that a scout found empty.
+    /// The first position at which looking ahead found no stored segment.
     missing: Option<Position>,
-    /// Somebody's job is at it: the origin has just confirmed the version.
+    /// One of the segments is arriving, so the origin has just confirmed the version.
     live: bool,
     /// What came in place of the first segment.
     refusal: Option<Box<Refusal>>,
@@ -126,13 +126,13 @@ impl std::fmt::Debug for Reader {
 
 impl Reader {
     /// A reader of `ranges` (first byte, first byte behind; none empty) of `known`, whose body `pieces` describes, in that
-    /// order. `link` leads to a job that brings some of it already.
+    /// order. `handle` is that of a job that brings some of it already.
     pub(crate) fn new(
         requester: Requester,
         known: &Rc<Known>,
         pieces: Rc<Pieces>,
         ranges: Vec<(u64, u64)>,
-        link: Option<JobHandle>,
+        handle: Option<JobHandle>,
     ) -> Self {
         let layout = &pieces.layout;
         let at = ranges.first().map_or(0, |range| range.0);
@@ -147,7 +147,7 @@ impl Reader {
             at,
             open: None,
             last: None,
-            jobs: link.into_iter().collect(),
+            jobs: handle.into_iter().collect(),
             lookahead_segments: 0,
             lookahead_from: None,
             waiter,
@@ -170,12 +170,12 @@ impl Reader {
         }
     }
 
-    /// From now on it reads what is stored, and breaks off where something is missing.
+    /// From now on only stored segments are read, and the body aborts where one is missing.
     pub(crate) fn stay_offline(&mut self) {
         self.offline = true;
     }
 
-    /// Whether all that it is to read is there, at least in part. What is not within reach of a bounded search is not.
+    /// Whether all segments that it is to read are stored or arriving. False if they are more than are looked up.
     pub(crate) fn is_at_hand(&self) -> bool {
         let (index, layout) = (&self.requester.local.shared.index, &self.pieces.layout);
         let mut left = LOOKUPS_MAX;
@@ -192,11 +192,11 @@ impl Reader {
         Arc::ptr_eq(self.known.object(), known.object()) && self.ranges == ranges
     }
 
-    /// Waits until the first segment is there, or begins to come, and so does the first within sight that was missing: then
-    /// the origin has confirmed the version.
+    /// Waits until the first segment is stored or begins to arrive, and likewise the first missing one among those looked at:
+    /// then the origin has confirmed the version.
     ///
     /// # Errors
-    /// Why one of them will not come.
+    /// Why one of the two will not come.
     pub(crate) async fn open(&mut self) -> Result<(), Stop> {
         if self.ranges.is_empty() {
             return Ok(());
@@ -211,11 +211,11 @@ impl Reader {
         let number = self.pieces.layout.number(self.at);
         let object = poll_fn(|context| self.poll_segment(number, context)).await?;
         self.live |= self.fetched > 0 || object.state() == State::Filling;
-        // What was stored says nothing of what the origin has now.
+        // A stored segment does not tell which version the origin has now.
         if !self.live
-            && let Some(place) = self.missing
+            && let Some(position) = self.missing
         {
-            let confirmed = poll_fn(|context| self.poll_confirmed(place, context)).await;
+            let confirmed = poll_fn(|context| self.poll_confirmed(position, context)).await;
             self.stop_waiting();
             confirmed?;
         }
@@ -223,18 +223,18 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits until the segment at `place` begins to come, by a job of this reader or another's.
-    fn poll_confirmed(&mut self, place: Position, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
-        let Position { number, .. } = place;
+    /// Waits until the segment at `position` begins to arrive, by a job of this reader or of another.
+    fn poll_confirmed(&mut self, position: Position, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+        let Position { number, .. } = position;
         loop {
             if let Some(job) = self.jobs.iter().find(|job| job.was_for(number)) {
                 match ready!(job.poll_begun(number, context)) {
                     Some(End::Changed | End::Failed) => {}
-                    // It came, or broke off: then it is asked for again, as any that does.
+                    // If it broke off, it is asked for again when it is read.
                     None | Some(End::Done | End::Broken) => return Poll::Ready(Ok(())),
                 }
             }
-            // What such an end means is told where segments are taken.
+            // `poll_jobs` decides what a failed job means.
             match self.poll_jobs(number, context)? {
                 Offer::Segment(_) => return Poll::Ready(Ok(())),
                 Offer::Later => return Poll::Pending,
@@ -245,7 +245,7 @@ impl Reader {
             match claim(&local.shared.index, &self.pieces.base, number, local.now(), waiter, false) {
                 Claim::Present(_) => return Poll::Ready(Ok(())),
                 Claim::Mine(_) if self.known.object().is_gone() => return Poll::Ready(Err(Stop::Changed)),
-                Claim::Mine(busy) => self.start(place, busy),
+                Claim::Mine(busy) => self.start(position, busy),
                 Claim::Busy => {
                     self.waits_for = Some(number);
                     return if self.waits_in_vain(context) { Poll::Ready(Ok(())) } else { Poll::Pending };
@@ -254,7 +254,7 @@ impl Reader {
         }
     }
 
-    /// What the origin, or VCL in its place, answered instead of the first segment, if [`Reader::open`] failed by that.
+    /// The answer of the origin, or of VCL in its place, because of which [`Reader::open`] failed, if there was one.
     pub(crate) fn take_refusal(&mut self) -> Option<Box<Refusal>> {
         self.refusal.take()
     }
@@ -270,7 +270,7 @@ impl Reader {
                 if let Ok(true) = ready!(cursor.poll_ready(object, context)) {
                     return Poll::Ready(Ok(true));
                 }
-                // It broke off: its bytes up to here are good.
+                // It broke off. The bytes up to here are good.
                 self.leave();
                 self.last = None;
                 self.failures += 1;
@@ -286,7 +286,7 @@ impl Reader {
         }
     }
 
-    /// What can be read now, if it lies in a segment that is stored: the segment, and from where to where in it.
+    /// The bytes that can be read now, if they lie in a stored segment: the segment, and from where to where in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
         let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
@@ -317,8 +317,8 @@ impl Reader {
         true
     }
 
-    /// Lets go of jobs that bring nothing of the ranges that are left. Where one thing is asked for at a time, the end of
-    /// what is under way is waited for.
+    /// Drops the jobs that bring nothing of the ranges that are left. Where the origin gets one request at a time, a running
+    /// job is stopped and its end waited for.
     fn drop_jobs(&mut self) {
         let (layout, rest) = (&self.pieces.layout, &self.ranges[self.range..]);
         let touches = |from: u64, end: u64| {
@@ -406,7 +406,7 @@ impl Reader {
                     return Poll::Ready(Ok(object));
                 }
                 Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
-                // There may be something better than what was replaced or purged meanwhile.
+                // The object was replaced or purged meanwhile: lookup may find a better one.
                 Claim::Mine(_) if self.opening && self.known.object().is_gone() => {
                     return Poll::Ready(Err(Stop::Changed));
                 }
@@ -426,25 +426,25 @@ impl Reader {
         }
     }
 
-    /// What the jobs have of segment `number`; those that are over go.
+    /// Asks the reader's jobs for segment `number`, and drops those that have ended.
     fn poll_jobs(&mut self, number: u64, context: &Context<'_>) -> Result<Offer, Stop> {
-        let mut place = 0;
-        while let Some(job) = self.jobs.get(place) {
+        let mut index = 0;
+        while let Some(job) = self.jobs.get(index) {
             match job.poll(number, context) {
                 Offer::Nothing(Some(End::Changed)) => return Err(Stop::Changed),
                 Offer::Nothing(Some(end @ (End::Failed | End::Broken))) => {
-                    let job = self.jobs.swap_remove(place);
-                    // An origin that refuses is asked for one thing at a time.
+                    let job = self.jobs.swap_remove(index);
+                    // An origin that refuses gets one request at a time from now on.
                     self.one_at_a_time |= end == End::Failed;
                     if !job.was_for(number) {
-                        // What a scout did not get may be had once its turn has come.
+                        // What could not be had ahead of time may be had once it is read.
                         continue;
                     }
                     let has_one = self.begun || self.found > 0;
                     if has_one && end == End::Failed && self.jobs.iter().any(JobHandle::runs) {
-                        // They may be what the origin has no room beside.
+                        // Perhaps the origin refuses because of the requests that run beside this one.
                         self.jobs.iter().for_each(JobHandle::stop);
-                        place = 0;
+                        index = 0;
                         continue;
                     }
                     self.failures += 1;
@@ -458,9 +458,9 @@ impl Reader {
                     }
                 }
                 Offer::Nothing(Some(End::Done)) if job.is_over() => {
-                    self.jobs.swap_remove(place);
+                    self.jobs.swap_remove(index);
                 }
-                Offer::Nothing(_) => place += 1,
+                Offer::Nothing(_) => index += 1,
                 offer => return Ok(offer),
             }
         }
@@ -475,7 +475,7 @@ impl Reader {
         self.requester.local.counters.segment_hits.inc();
     }
 
-    /// Whether the wait for somebody else's fetch has lasted as long as it may.
+    /// Whether the wait for another request's fetch has reached its limit.
     fn waits_in_vain(&mut self, context: &mut Context<'_>) -> bool {
         let limit = self.requester.current.settings.waiting_list_timeout.clamp(0.001, 86_400.0);
         let sleep =
@@ -492,26 +492,27 @@ impl Reader {
         }
     }
 
-    /// Starts a job for the segment at `place` and those wanted behind it.
-    fn start(&mut self, place: Position, busy: catalog::index::busy::Busy) {
-        let stop = self.run_end(place);
+    /// Starts a job for the segment at `position` and the wanted ones behind it.
+    fn start(&mut self, position: Position, busy: catalog::index::busy::Busy) {
+        let stop = self.run_end(position);
         let object = self.known.object();
-        let (channel, vxid) = job::start(&self.requester, object, &self.pieces, (place.number, stop), busy);
+        let (channel, vxid) =
+            job::start(&self.requester, object, &self.pieces, (position.number, stop), busy);
         self.jobs.push(JobHandle::new(&channel));
         if self.links.len() < LINKS_MAX {
             self.links.push(vxid);
         }
     }
 
-    /// Behind the last segment of the run of wanted ones that begins at `place`: ranges that follow belong to it as long as
-    /// they begin in it or next to it.
-    fn run_end(&self, place: Position) -> u64 {
-        let mut end = place.number + 1;
-        for (range, &(from, to)) in self.ranges.iter().enumerate().skip(place.range) {
+    /// The end of the run of wanted segments that begins at `position`. A following range belongs to the run if it begins in it or
+    /// next to it.
+    fn run_end(&self, position: Position) -> u64 {
+        let mut end = position.number + 1;
+        for (range, &(from, to)) in self.ranges.iter().enumerate().skip(position.range) {
             let (first, last) =
                 (self.pieces.layout.number(from), self.pieces.layout.number(to.saturating_sub(1)));
-            let goes_on = range == place.range || (place.number..=end).contains(&first);
-            if !goes_on || end - place.number >= RUN_MAX {
+            let goes_on = range == position.range || (position.number..=end).contains(&first);
+            if !goes_on || end - position.number >= RUN_MAX {
                 break;
             }
             end = end.max(last.saturating_add(1));
@@ -519,7 +520,7 @@ impl Reader {
         end
     }
 
-    /// Looks at what comes after segment `number`, and starts jobs for what is missing.
+    /// Looks at the segments behind `number`, and starts jobs for those that are missing.
     fn look_ahead(&mut self, number: u64) {
         let here = Position { range: self.range, number };
         if self.lookahead_from == Some(here) || self.offline || self.one_at_a_time {
@@ -535,43 +536,43 @@ impl Reader {
         }
         let most = self.lookahead_max;
         while self.lookahead_segments < most && self.lookahead.range < self.ranges.len() {
-            let place = self.lookahead;
-            if let Some(job) = self.jobs.iter().find(|job| job.covers(place.number)) {
-                self.missing.get_or_insert(place);
-                let last = job.end().saturating_sub(1).max(place.number);
-                self.lookahead_segments += last - place.number + 1;
-                self.lookahead = self.after(place, last);
+            let position = self.lookahead;
+            if let Some(job) = self.jobs.iter().find(|job| job.covers(position.number)) {
+                self.missing.get_or_insert(position);
+                let last = job.end().saturating_sub(1).max(position.number);
+                self.lookahead_segments += last - position.number + 1;
+                self.lookahead = self.after(position, last);
                 continue;
             }
             if self.jobs.iter().filter(|job| job.runs()).count() >= jobs_max(self.ranges.len()) {
                 break;
             }
             let local = &self.requester.local;
-            match claim(&local.shared.index, &self.pieces.base, place.number, local.now(), None, false) {
+            match claim(&local.shared.index, &self.pieces.base, position.number, local.now(), None, false) {
                 Claim::Present(object) => self.live |= object.state() == State::Filling,
                 Claim::Busy => {
-                    self.missing.get_or_insert(place);
+                    self.missing.get_or_insert(position);
                 }
                 Claim::Mine(busy) => {
-                    self.missing.get_or_insert(place);
-                    self.start(place, busy);
+                    self.missing.get_or_insert(position);
+                    self.start(position, busy);
                     continue;
                 }
             }
             self.lookahead_segments += 1;
-            self.lookahead = self.after(place, place.number);
+            self.lookahead = self.after(position, position.number);
         }
     }
 
-    /// The place behind segment `last` in the range of `place`.
-    fn after(&self, place: Position, last: u64) -> Position {
+    /// The position behind segment `last` in the range of `position`.
+    fn after(&self, position: Position, last: u64) -> Position {
         let in_range = |range: usize| self.ranges.get(range).map(|(from, to)| (*from, to.saturating_sub(1)));
-        match in_range(place.range) {
+        match in_range(position.range) {
             Some((_, end)) if last < self.pieces.layout.number(end) => {
-                Position { range: place.range, number: last + 1 }
+                Position { range: position.range, number: last + 1 }
             }
             _ => {
-                let range = place.range + 1;
+                let range = position.range + 1;
                 Position {
                     range,
                     number: in_range(range).map_or(0, |(from, _)| self.pieces.layout.number(from)),

@@ -19,7 +19,7 @@ pub(crate) struct Requester {
     pub(crate) current: Rc<Current>,
     /// The client's request as VCL left it.
     pub(crate) request: RequestHead,
-    /// The transaction on whose behalf it is.
+    /// The transaction of the request.
     pub(crate) vxid: Vxid,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,

@@ -1,11 +1,11 @@
-//! A part that is kept by itself: a 206 that nothing may be joined with, since it bears no strong validator, or since it is a
-//! short tail, which is read to learn what to read next. With `rfc` alone.
+//! A 206 that is stored by itself, since it cannot be combined with other parts: it has no strong validator, or it is a short
+//! tail, which clients read to learn what to read next. Only with `rfc`.
 //!
 //! It is an ordinary object of status 206 whose head has its Content-Range, and it answers requests for a range that lies in
-//! it. All others it does not concern: they miss, and what they bring takes its place.
+//! it. All other requests miss, and the responses fetched for them replace it.
 //!
-//! Where its body is shorter than Content-Range says, the body counts: it begins where that says, and if that says that it
-//! reaches the end, it does. How long the whole is, is then not known.
+//! A body that is shorter than Content-Range says is taken from the offset given there, and still reaches the end of the whole
+//! if Content-Range says so. The length of the whole then counts as unknown.
 //!
 //! Source: RFC 9111, sections 3.3 and 3.4; RFC 9110, section 15.3.7.
 
@@ -20,11 +20,11 @@ pub(crate) const TAIL_MAX: u64 = 1024;
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StandalonePart {
-    /// Its first byte's offset.
+    /// Offset of its first byte.
     first: u64,
-    /// Its last byte's.
+    /// Offset of its last byte.
     last: u64,
-    /// The whole's length.
+    /// Length of the whole, if it is known.
     total: Option<u64>,
     /// It reaches the end.
     is_tail: bool,
@@ -47,7 +47,7 @@ impl StandalonePart {
         Some(Self { first, last: first + length - 1, total: total.filter(|_| length == claimed), is_tail })
     }
 
-    /// The part that a stored object is; `None` if it is none. One that broke off, which has no length, is what it was to be.
+    /// The part that a stored object is; `None` if it is none. Of an object without a length, Content-Range is believed.
     pub(crate) fn of_object(known: &KnownObject) -> Option<Self> {
         if known.status() != 206 {
             return None;
@@ -81,12 +81,12 @@ impl StandalonePart {
         (self.first <= first && first <= last).then_some((first, last))
     }
 
-    /// Where byte `offset` of the whole is in the part's body.
+    /// Position in the part's body of byte `offset` of the whole.
     pub(crate) fn place(&self, offset: u64) -> u64 {
         offset - self.first
     }
 
-    /// Whether these are all bytes of it: then it goes out as it came.
+    /// Whether these are the first and last byte of it, so that it goes out as it came.
     pub(crate) fn is_all(&self, first: u64, last: u64) -> bool {
         (first, last) == (self.first, self.last)
     }
