@@ -13,17 +13,17 @@ use copal_wire as wire;
 use rules::request::Directives;
 use wire::{Fields, Known, KnownSet};
 
-/// Without any of these a request asks for nothing.
+/// The fields that can make a demand.
 const ASKING: KnownSet =
     KnownSet::of(&[Known::CacheControl, Known::Pragma, Known::IfMatch, Known::IfUnmodifiedSince]);
 
-/// The conditions that speak of what the origin has.
+/// The conditions about what the origin has now.
 pub(crate) const OF_THE_ORIGIN: KnownSet = KnownSet::of(&[Known::IfMatch, Known::IfUnmodifiedSince]);
 
-/// What a request asks for.
+/// A request's demands on a stored response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Demand {
-    /// Its directives.
+    /// The cache directives.
     pub(crate) directives: Directives,
     /// Both `Cache-Control: no-cache` and `Pragma: no-cache`: who says so distrusts the bytes (a reload by force in
     /// browsers, a CVMFS client whose checksum failed), and a 304 would bring the same ones again.
@@ -49,7 +49,7 @@ impl Demand {
         (has_conditions || !directives.is_plain()).then_some(Self { directives, reload, has_conditions })
     }
 
-    /// How much of the origin's word it wants.
+    /// How strongly it wants the origin's confirmation.
     pub(crate) fn insists(&self) -> Insists {
         match () {
             () if self.reload => Insists::Reload,

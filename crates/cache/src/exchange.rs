@@ -40,7 +40,7 @@ use wire::{Fields, Known as Field, RequestHead, ResponseHead};
 /// The gzip stream that a tree of includes makes.
 pub(crate) type SharedStitch = Rc<RefCell<Stitch>>;
 
-/// Where the request's `obj` is.
+/// The request's `obj`.
 #[derive(Debug, Default)]
 pub(crate) enum Obj {
     /// There is none.
@@ -102,7 +102,7 @@ pub struct Exchange {
     pub close_after: bool,
     /// The request body as far as VCL had it read.
     pub(crate) cached_body: Option<Text>,
-    /// What it counts for in its store.
+    /// Its accounting in the store.
     pub(crate) cached_body_hold: Option<store::Hold>,
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
@@ -125,9 +125,9 @@ pub struct Exchange {
     pub(crate) reason: Reason,
     /// Where VCL decided that, if it did; a place in `current`'s.
     pub(crate) decided_at: Option<At>,
-    /// The body of an object in pieces, opened before the response's head is made.
+    /// The reader of an object in segments, opened before the response's head is made.
     pub(crate) sparse: Option<Box<Reader>>,
-    /// The way to the first pieces of an object that this request fetched.
+    /// The job that brings the first segments of the object that this request fetched.
     pub(crate) segment_job: Option<JobHandle>,
     /// How often the lookup was begun again because the origin had another version.
     pub(crate) looked_again: u32,
@@ -144,11 +144,11 @@ pub struct Exchange {
     pub(crate) ignore_vary: bool,
     /// `req.rfc`: the RFCs decide where Varnish has ways of its own.
     pub(crate) rfc: bool,
-    /// What it asks of a stored response besides freshness, as lookup found.
+    /// Its demands on a stored response besides freshness, as lookup found.
     pub(crate) demand: Option<Demand>,
-    /// How it waits, if it insists on the origin's word.
+    /// Its place among those who wait, if it insists on the origin's confirmation.
     pub(crate) insistent: Option<Arc<Insistent>>,
-    /// What became of it, for `Cache-Status`.
+    /// Its course, for `Cache-Status`.
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
     pub(crate) own_fields: Option<Fields>,

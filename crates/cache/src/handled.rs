@@ -10,20 +10,20 @@ use copal_catalog as catalog;
 use copal_rules as rules;
 use rules::cache_status::Forward;
 
-/// What became of a request so far.
+/// The course of a request so far, for `Cache-Status`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Handled {
-    /// Why it was sent on; `None` if it was not.
+    /// Why it was forwarded; `None` if it was not.
     pub(crate) forward: Option<Forward>,
-    /// What came of that.
+    /// The answer to the forwarded request.
     pub(crate) arrived: Option<Arrived>,
     /// The answer was stored.
     pub(crate) stored: bool,
-    /// It shared another request's fetch.
+    /// It was collapsed with another request's fetch.
     pub(crate) collapsed: bool,
 }
 
-/// The answer to a request that was sent on.
+/// The answer to a forwarded request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Arrived {
     /// Its status as it came.
@@ -34,17 +34,17 @@ pub(crate) struct Arrived {
 }
 
 impl Handled {
-    /// It is sent on, for this reason.
+    /// It is forwarded, for this reason.
     pub(crate) fn forward(&mut self, why: Forward) {
         self.forward = Some(why);
     }
 
-    /// It is answered from what is stored in part, and sent on for the rest.
+    /// It is answered from the segments that are stored, and forwarded for the rest.
     pub(crate) fn partial(&mut self) {
         (self.forward, self.stored) = (Some(Forward::Partial), true);
     }
 
-    /// It is sent on, since the cache has nothing for it.
+    /// It is forwarded, since lookup found nothing for it.
     pub(crate) fn missed(&mut self, missed: Reason) {
         self.forward = Some(match missed {
             Reason::Absent | Reason::Banned => Forward::UriMiss,
@@ -65,13 +65,13 @@ impl Handled {
         self.collapsed = true;
     }
 
-    /// It goes by the cache, unless it is known already why.
+    /// It passes the cache; the reason stays if one is noted already.
     pub(crate) fn passed(&mut self, method: &[u8]) {
         let why = if matches!(method, b"GET" | b"HEAD") { Forward::Bypass } else { Forward::Method };
         self.forward = self.forward.or(Some(why));
     }
 
-    /// What came of sending it on.
+    /// The answer has arrived.
     pub(crate) fn arrived(&mut self, arrived: Option<Arrived>, stored: bool) {
         (self.arrived, self.stored) = (arrived, stored);
     }

@@ -171,7 +171,7 @@ pub(crate) fn bad_protocol(variable: Var, text: &[u8]) -> Fault {
     Fault(format!("{} cannot be \"{}\"", variable.name(), String::from_utf8_lossy(text)))
 }
 
-/// What VCL may ask of a store.
+/// A property of a store.
 pub(crate) fn storage(local: &Local, name: &[u8], variable: StorageVar) -> Result<Value> {
     local.shared.stores.property(name, variable)
 }
@@ -191,8 +191,8 @@ pub(crate) fn replace(target: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// The methods of [`vcl::host::Host`] that are alike for a request and a fetch. Each of the two has the fields `local`,
-/// `session`, `current`, `now`, `synthetic` and `task_data`, and says by methods of its own which `fields` a message has, what
-/// changes such a `message`, and where `records` go.
+/// `session`, `current`, `now`, `synthetic` and `task_data`, and says by methods of its own which `fields` a message has,
+/// what changes such a `message`, and where `records` go.
 macro_rules! common_methods {
     () => {
         fn now(&self) -> f64 {

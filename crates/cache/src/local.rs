@@ -162,8 +162,8 @@ impl Local {
         self.hot.borrow().get(key).cloned()
     }
 
-    /// Makes `object`, used at `now`, hot, unless it is large: then the counts that cores share cost little beside its bytes, and
-    /// holding on to it would keep much memory that the store wants back.
+    /// Makes `object`, used at `now`, hot, unless it is large: then the counts that cores share cost little beside its
+    /// bytes, and holding on to it would keep much memory that the store wants back.
     pub(crate) fn know(&self, object: &Arc<Object>, now: Time) -> Rc<Known> {
         if object.length().is_none_or(|length| length > HOT_MAX) {
             return Rc::new(Known::new(Arc::clone(object)));

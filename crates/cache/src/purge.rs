@@ -1,4 +1,5 @@
-//! Taking objects out by their key or their surrogate keys, or shortening their lives, with what is counted and logged of it.
+//! Taking objects out by their key or their surrogate keys, or shortening their lives, with what is counted and logged of
+//! it.
 
 use crate::local::Local;
 use catalog::index::Key;
@@ -30,8 +31,8 @@ pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
     count(local, objects.len())
 }
 
-/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as varnish-modules
-/// counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
+/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as
+/// varnish-modules counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
 pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -> u64 {
     let index = &local.shared.index;
     match remainder {

@@ -18,8 +18,8 @@ impl RangeSupport {
         self.names.lock().get(name).copied()
     }
 
-    /// Notes that the backend of that name has answered a Range with a part (`serves`) or with the whole. One part is enough:
-    /// a backend that serves ranges still sends generated responses whole.
+    /// Notes that the backend of that name has answered a Range with a part (`serves`) or with the whole. One part is
+    /// enough: a backend that serves ranges still sends generated responses whole.
     pub(crate) fn note(&self, name: Box<str>, serves: bool) {
         let mut names = self.names.lock();
         if names.len() >= NAMES_MAX && !names.contains_key(&name) {

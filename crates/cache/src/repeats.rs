@@ -8,7 +8,7 @@ use copal_catalog as catalog;
 use copal_observe::Block;
 use std::sync::Arc;
 
-/// What a response depends upon besides its object and the request's being plain.
+/// The values on which a response depends, besides its object and the request's being plain.
 #[derive(Debug, Clone)]
 pub(crate) struct Basis {
     pub(crate) settings: Arc<Settings>,
@@ -16,7 +16,7 @@ pub(crate) struct Basis {
     pub(crate) status: Option<Status>,
 }
 
-/// What `Cache-Status` says, where it says something.
+/// The content of `Cache-Status`, where there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Status {
     pub(crate) ttl: i64,

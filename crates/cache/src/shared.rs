@@ -75,8 +75,8 @@ pub struct Shared {
     pub maker: OnceLock<Arc<origin::Maker>>,
 }
 
-/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish 7.1,
-/// observed.
+/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish
+/// 7.1, observed.
 pub fn no_room(left: u64) -> String {
     format!("Failing due to reqpoolfail (next= 0x{left:x})")
 }

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! VCL runs up to the point at which a response would be there, and as compiled even where it is built in, so that the
-//! deciding line is known. The lookup is [`Index::peek`](copal_catalog::index::Index::peek): it takes no fetch up, waits for none,
-//! wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do, they do.
-//! Records go to the answer, not to the log.
+//! deciding line is known. The lookup is [`Index::peek`](copal_catalog::index::Index::peek): it takes no fetch up, waits
+//! for none, wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do,
+//! they do. Records go to the answer, not to the log.
 
 mod seen;
 

@@ -121,7 +121,8 @@ fn filters(fetch: &mut Fetch, answer: &Answer) -> Result<Filters, String> {
     }
 }
 
-/// By what requests the response is told apart. Where gzip is ours to do, one object serves clients of both kinds.
+/// The request fields that select this response (its Vary key). Where we do the gzip, one object serves clients of both
+/// kinds.
 pub(super) fn variant(fetch: &Fetch) -> Result<Vec<u8>, rules::vary::Unusable> {
     let fields = &fetch.response.fields;
     let ours = fetch.current.settings.http_gzip_support.then_some(Field::AcceptEncoding);
@@ -144,11 +145,11 @@ fn leave_out(fetch: &mut Fetch) {
     }
 }
 
-/// Takes `Content-Length` out of the head that is to be stored, unless it is the origin's word on the body that is stored: VCL
-/// sees what the origin said (`obj.http.Content-Length`), what is delivered has a length of its own.
+/// Takes `Content-Length` out of the head that is to be stored, unless it is the origin's word on the body that is stored:
+/// VCL sees what the origin said (`obj.http.Content-Length`), what is delivered has a length of its own.
 fn check_length(fetch: &mut Fetch, answer: &Answer) {
     let length = match answer.framing {
-        // What was confirmed has the body that it had.
+        // A 304 confirms the stored body, whose length is that of the stored head.
         _ if fetch.was_304 => {
             let stored =
                 fetch.stale.as_ref().and_then(|stale| stale.fields().get_known(Field::ContentLength));
@@ -167,7 +168,7 @@ fn check_length(fetch: &mut Fetch, answer: &Answer) {
     let is_word = {
         let mut said = fields.all_known(Field::ContentLength);
         let first = said.next().and_then(wire::syntax::parse_digits);
-        // Who says it twice says it once too often for a client.
+        // A repeated Content-Length is not passed on.
         first.is_some() && first == length && said.next().is_none()
     };
     if !is_word {
@@ -256,7 +257,7 @@ fn try_begin(
     let attributes = attributes(fetch, fetch.ttl, flags);
     let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
     let begun = engine.begin(&creation).or_else(|store::Full| {
-        // What was evicted may still be hot here.
+        // This thread's hot table may hold on to objects that were evicted.
         fetch.local.forget_dead();
         engine.begin(&creation)
     });
@@ -332,7 +333,7 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
     };
     let mut attributes = attributes(fetch, ttl, flag);
-    // In its grace a hit-for-miss marker still says that nobody need wait for another's fetch.
+    // During its grace a hit-for-miss marker still says that requests need not wait for each other.
     attributes.grace = if hit_for_pass.is_none() { fetch.grace } else { 0.0 };
     attributes.keep = 0.0;
     attributes.origin_time = fetch.now;
@@ -348,14 +349,14 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     }
 }
 
-/// What a marker remembers of the answer that it stands for.
+/// The head of a marker: why the answer was not stored, and where VCL decided that.
 fn marker_head(fetch: &Fetch) -> Vec<u8> {
     let vcl = fetch.current.vcl.as_ref().map_or("", |vcl| vcl.name.as_str());
     let place = fetch.decision();
     catalog::marker::head(fetch.reason.unwrap_or(Reason::VclUncacheable), vcl, place.as_ref())
 }
 
-/// Nothing will come for those who wait: they look again.
+/// Gives the right to fetch up without an object: the requests that wait look again.
 pub(super) fn release(fetch: &mut Fetch) {
     if let Some(busy) = fetch.busy.take() {
         busy.release();
@@ -424,7 +425,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
                     relay(fetch, connection, length, first, filters, passing).await
                 }
             };
-            // Nobody has seen the head: VCL may answer in its place, or try anew.
+            // No client has seen the head: VCL may still answer in its place, or retry.
             let Some(body) = body else { return Step::failed() };
             body
         }
@@ -433,7 +434,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     Step::Done(Fetched::Private { head, body, private })
 }
 
-/// The records have a place for every body; that of one client's is called as in Varnish.
+/// Logs a store for every body; for a body of one client the name is Varnish's.
 fn log_transient(fetch: &mut Fetch) {
     let shared = Arc::clone(&fetch.local.shared);
     log_storage(fetch, &**shared.stores.transient());

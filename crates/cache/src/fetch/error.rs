@@ -52,7 +52,7 @@ fn status(fetch: &Fetch, trouble: &Trouble) -> u16 {
     trouble.status()
 }
 
-/// What stands in for the answer that VCL would deliver, if that is an error of the origin's.
+/// The stale object to deliver in place of an error that the origin answered with, if there is one.
 pub(super) fn in_place(fetch: &mut Fetch) -> Option<Fetched> {
     if fetch.fallback.is_none() || fetch.was_304 || !stale_if_error::is_error(fetch.response.status) {
         return None;
@@ -74,7 +74,7 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
     // An error that the origin gives by its own mouth counts as one only where it said so before: it is not out of reach.
     let default = if trouble.is_silence() { settings.default_stale_if_error } else { 0.0 };
     let now = fetch.local.now();
-    // What a request of special wishes found too old may be fresh, or in its grace.
+    // An object that this request found too old may be fresh, or in its grace, for others.
     let until = |granted: f64| object.origin_time() + object.ttl().max(0.0) + granted.max(object.grace());
     let for_all = until(stale_if_error::granted(&policy, default));
     let for_this = stale_if_error::granted_to(&fetch.directives, &policy, default).map(until);
@@ -95,7 +95,7 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
     }
     fetch.log.records.fmt(Tag::Error, format_args!("stale-if-error: {} stands in", object.vxid()));
     if fetch.purpose == Purpose::Background {
-        // Its client has it already.
+        // The client of a background fetch has the object already.
         return Some(Fetched::Failed);
     }
     if let Some(arrived) = &mut fetch.arrived {
@@ -124,7 +124,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     }
     fetch.origin_time = fetch.now;
     (fetch.ttl, fetch.grace, fetch.keep) = (0.0, 0.0, 0.0);
-    // Those who wait would each try in turn; for a moment they get this answer instead.
+    // The requests that wait would each try in turn; for a moment they get this answer instead.
     let waited_for = fetch.busy.as_ref().is_some_and(catalog::index::busy::Busy::has_waiters);
     if waited_for && fetch.purpose != Purpose::Background {
         fetch.ttl = 1.0;

@@ -72,7 +72,7 @@ pub(super) async fn from_origin(
     let Some(fill) = conclude::begin(fetch, variant, stored, filters.flags) else {
         let mut answer = Answer { connection: Some(connection), framing };
         if let Some(part) = whole {
-            // What is too large as one may fit in pieces.
+            // An answer too large for one object may fit in segments.
             match part::store(fetch, answer, variant, part).await {
                 Ok(step) => return step,
                 Err(left) => answer = left,
@@ -111,12 +111,12 @@ pub(super) async fn aside(
     let object = Arc::clone(fill.object());
     let mut job = Job::new(fetch, fill, connection, None, first, filters, false);
     let is_whole = job.complete(&mut fetch.log).await;
-    // Nobody else finds it; it goes with its reader.
+    // It is in no index: it goes when its reader does.
     object.unlink();
     is_whole.then(|| Body::object(&Rc::new(Known::new(object)), 0, u64::MAX))
 }
 
-/// Fills at once what is there; what is still to come, in a task of its own.
+/// Stores at once what has arrived, the rest in a task of its own.
 async fn start(fetch: &mut Fetch, mut job: Job) {
     let mut log = fetch.log.hand_over();
     let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
@@ -175,18 +175,18 @@ fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
 pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let Some(stale) = conclude::stale_of(fetch) else { return Step::Done(Fetched::Failed) };
     if stale.state() != store::State::Stored && !completed(stale.object()).await {
-        // What the origin confirmed has turned out never to have been whole.
+        // The object that the origin confirmed turned out to be incomplete.
         fetch.log.records.text(Tag::FetchError, b"Template object failed");
         return Step::failed();
     }
     if stale.is_windowed() {
-        // It has outgrown its store meanwhile, and its beginning is gone.
+        // It has outgrown its store meanwhile and lost its beginning.
         update::forget_stored(fetch);
         fetch.reset_response();
         return Step::Send;
     }
     let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED | Flags::SPARSE);
-    // Of an object in pieces that is none; what it has of its body stays where it is.
+    // None for an object in segments: its segments stay where they are.
     let length = stale.object().length();
     let Some(mut fill) = conclude::begin(fetch, variant, length, coding) else {
         conclude::release(fetch);
@@ -215,7 +215,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     })
     .await;
     if !copied || !planned {
-        // No room for a second copy: the old object stays, and this client gets its body with the new head.
+        // There is no room for a second copy: the old object stays, and this client gets its body with the new head.
         drop(fill);
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
@@ -223,7 +223,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     }
     let object = Arc::clone(fill.object());
     if stale.sparse().is_some() {
-        // What has no plan yet would be taken for empty.
+        // Committed before it is published: without its layout it would be taken for empty.
         fill.commit();
         conclude::insert(fetch, &object);
     } else {
@@ -268,7 +268,7 @@ struct Job {
     known: Option<u64>,
     received: u64,
     stored: u64,
-    /// What was read and has not been stored yet.
+    /// Bytes that were read and are not stored yet.
     first: Vec<u8>,
     chain: Chain,
     /// Others may read while it is filled.
@@ -287,7 +287,7 @@ enum Broken {
     Origin(origin::Error),
     TooLong,
     Unwanted,
-    /// There is no room, and nobody to stream to.
+    /// There is no room, and the body is not streamed, so that a window would not do.
     Full,
     Filter(filter::Failure),
 }
@@ -331,7 +331,7 @@ impl Job {
     async fn complete(&mut self, log: &mut FetchLog) -> bool {
         match self.run(log).await {
             Err(why) => {
-                // Nobody has seen the head: VCL may answer in its place, or try anew.
+                // No client has seen the head: VCL may still answer in its place, or retry.
                 log.received_body = self.received;
                 broken(log, &why);
                 self.chain.close(log);
@@ -369,7 +369,7 @@ impl Job {
     async fn fill_plainly(&mut self, fill: &mut Fill, connection: &mut Connection) -> Result<(), Broken> {
         loop {
             if self.known == Some(fill.filled()) {
-                // All is there; reading on makes sure that the origin agrees that this is the end.
+                // All bytes are there. Reading on makes sure that the origin ends the body here, too.
                 let mut nothing = [0; 1];
                 match connection.read_body(&mut nothing).await {
                     Ok(0) => return Ok(()),

@@ -19,7 +19,7 @@ use store::Flags;
 use vcl::value::Text;
 use wire::Known;
 
-/// What is done to the body of one response.
+/// The filters of one response's body.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     pub(crate) chain: Chain,
@@ -86,7 +86,7 @@ impl Fetch {
         for name in names::fetching(&list).map_err(|unknown| unknown.to_string())? {
             self.open(name, &mut filters).map_err(|failure| failure.to_string())?;
         }
-        // Where VCL names the filters, its word on what they do is taken: the head may say gzip of what is not.
+        // Where VCL names the filters, `do_gunzip` is believed rather than a head that says gzip.
         let denied = was_set && self.do_gunzip && filters.flags & Flags::CHECKED == 0;
         if self.response.status != 206 && head::is_gzip(&self.response.fields) && !denied {
             filters.flags |= Flags::GZIPPED;

@@ -71,7 +71,7 @@ use wanted::Wanted;
 use wire::h1::{RequestFraming, ResponseFraming};
 use wire::{Fields, Known as Field, RequestHead, ResponseHead};
 
-/// Why it fetches.
+/// The purpose of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// For the cache.
@@ -84,24 +84,24 @@ pub(crate) enum Purpose {
     Segment,
 }
 
-/// What it brought.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// An object in a store, perhaps still filling.
     Stored(Arc<Object>),
-    /// An object in pieces, whose first ones are on their way.
+    /// A new object in segments, and the job that brings the first of them.
     Sparse(Arc<Object>, JobHandle),
     /// A response for the asking client alone.
     Private { head: Box<ResponseHead>, body: Body, private: Private },
-    /// A stale object, which stands in for the origin's error.
+    /// A stale object in place of the origin's error.
     Stale(Arc<Object>, Arc<Trouble>),
-    /// Nothing, since the origin or the way to it failed and VCL made nothing of that.
+    /// Nothing: the origin failed or could not be reached, and VCL made no answer.
     Lost(Arc<Trouble>),
     /// Nothing: abandoned or failed beyond `vcl_backend_error`.
     Failed,
 }
 
-/// What VCL may ask of a response that is not stored.
+/// What VCL sees of a response that is not stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Private {
     /// The transaction that fetched it.
@@ -120,7 +120,7 @@ pub(crate) struct Private {
     pub(crate) sends_gzip: bool,
 }
 
-/// What came in place of segments that were asked for.
+/// An answer of another kind to a request for segments, for the client that wanted them.
 pub(crate) struct Refusal {
     pub(crate) fetch: Fetch,
     pub(crate) fetched: Fetched,
@@ -132,20 +132,20 @@ impl std::fmt::Debug for Refusal {
     }
 }
 
-/// What came of asking for segments. One is moved once a request to an origin.
+/// The result of asking for segments. Moved once a request to an origin.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Brought {
-    /// They, up to this byte.
+    /// The segments, up to this byte.
     Part(Answer, u64),
     /// The origin has another version.
     Changed,
     /// The right version, but another part of it.
     Useless,
-    /// Another answer, or none and what VCL made of that.
+    /// Another answer, or the one that VCL made for want of any.
     Refused(Fetched),
 }
 
-/// The next step. One is moved a few times in a fetch, which costs less than a box would.
+/// The next step. Moved a few times in a fetch, which costs less than a box.
 #[allow(clippy::large_enum_variant)]
 enum Step {
     Fetch,
@@ -164,7 +164,7 @@ impl Step {
         Self::Broken
     }
 
-    /// What `vcl_backend_error` begins with when VCL says nothing else; the words are Varnish's.
+    /// The status and reason with which `vcl_backend_error` begins if VCL gives none; the words are Varnish's.
     fn error() -> Self {
         Self::Error(503, Some(Text::from_static(b"Backend fetch failed")))
     }
@@ -199,9 +199,9 @@ impl Timeouts {
 pub(crate) enum Failure {
     /// The origin, or the way to it.
     Origin(origin::Error, String),
-    /// What VCL chose leads to no origin.
+    /// The backend that VCL chose leads to no origin.
     NotABackend,
-    /// The client's body broke off: the origin must not take what it has for the whole.
+    /// The client's body broke off. The origin must not take the part that it has for the whole.
     RequestBody,
     /// VCL made a request that cannot be sent.
     Request(wire::Reject),
@@ -210,7 +210,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What clients and operators are told of it.
+    /// The failure in the words of `Proxy-Status`.
     fn trouble(&self) -> Trouble {
         match self {
             Self::Origin(error, backend) => Trouble::of_origin(error).at(backend),
@@ -233,7 +233,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What is sent to the origin after the head.
+/// The body that is sent to the origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Upload {
     None,
@@ -246,7 +246,7 @@ pub(crate) enum Upload {
 }
 
 impl Purpose {
-    /// What links to such a fetch are called in the log.
+    /// The name that links to such a fetch have in the log.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Miss => "fetch",
@@ -257,7 +257,7 @@ impl Purpose {
     }
 }
 
-/// What a fetch begins with.
+/// The values with which a fetch begins.
 struct Facts {
     vxid: Vxid,
     purpose: Purpose,
@@ -308,11 +308,11 @@ pub(crate) struct Fetch {
     pub(crate) stale: Option<Rc<Known>>,
     /// Other variants that the origin is asked about.
     pub(crate) others: Vec<Rc<Known>>,
-    /// What the origin confirmed is one of those, and stays beside what is made of it.
+    /// The origin confirmed one of those, which stays beside the new object.
     pub(crate) by_other: bool,
-    /// What the client's request says of that and other matters.
+    /// The client's cache directives.
     pub(crate) directives: Directives,
-    /// What there is for the case that the origin fails.
+    /// The stale object to fall back on if the origin fails.
     pub(crate) fallback: Option<Arc<Object>>,
     pub(crate) backend: Option<BackendRef>,
     /// Backends that failed this try before anything was sent to them.
@@ -325,9 +325,9 @@ pub(crate) struct Fetch {
     pub(crate) uploaded: Option<Time>,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
-    /// What is stored is good for others: a refusal or a failure does not take its place.
+    /// The stored response is still good for others: an error does not replace it.
     pub(crate) keeps_stored: bool,
-    /// What the origin answered, once it has.
+    /// The origin's answer, once its head was read.
     pub(crate) arrived: Option<Arrived>,
     /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
     pub(crate) rfc: bool,
@@ -339,7 +339,7 @@ pub(crate) struct Fetch {
     pub(crate) obstacle: Option<rules::storable::Why>,
     /// Names of fields that are not stored with the answer.
     pub(crate) left_out: Vec<Vec<u8>>,
-    /// What the request may change.
+    /// The targets that the request may change.
     pub(crate) change: Option<Box<change::Change>>,
     /// Fields of the answer that are for the asking client alone.
     pub(crate) for_asker: Fields,
@@ -348,7 +348,7 @@ pub(crate) struct Fetch {
     pub(crate) reason: Option<Reason>,
     /// Where VCL decided that, if it did.
     pub(crate) decided_at: Option<At>,
-    /// What spoke against storing when VCL set `beresp.uncacheable`.
+    /// The built-in VCL's objection to storing the answer when VCL set `beresp.uncacheable`.
     pub(crate) objection: Option<Reason>,
     pub(crate) was_304: bool,
     /// `std.rollback(bereq)` was called: a response that is there goes, too.
@@ -358,13 +358,13 @@ pub(crate) struct Fetch {
     pub(crate) do_stream: bool,
     /// The part that is asked for in place of the whole, if any.
     pub(crate) part_request: part::PartRequest,
-    /// What came of the whole, where that is not all.
+    /// The part that came, where it is not the whole.
     pub(crate) part: Option<Part>,
-    /// The answer is a part that is kept by itself.
+    /// The answer is a part that is stored by itself.
     pub(crate) is_standalone: bool,
     /// The origin says that it serves ranges.
     pub(crate) serves_ranges: bool,
-    /// What tells this version of the response, as the origin said it.
+    /// The origin's validator of this version.
     pub(crate) validator: Option<Validator>,
     /// `beresp.do_sparse` as VCL set it.
     pub(crate) do_sparse: Option<bool>,
@@ -531,7 +531,7 @@ impl Fetch {
         if of_use && stale.flags().has(store::Flags::VALIDATOR) {
             let stale = Rc::new(Known::new(stale));
             if stale.sparse().is_some() && self.purpose == Purpose::Background {
-                // If it has changed, nobody has asked for all of the new one yet.
+                // If it has changed, no client has asked for the whole of the new version yet.
                 let settings = &self.current.settings;
                 let head = Ask::head(settings.segment_size.max(1), settings.sparse_min_size);
                 self.part_request.ask.get_or_insert(head);
@@ -572,7 +572,7 @@ impl Fetch {
         }
     }
 
-    /// Whether the request was for the head alone of what is stored.
+    /// Whether the request was a HEAD about a stored response.
     pub(crate) fn asks_head(&self) -> bool {
         self.rfc && self.purpose == Purpose::Miss && self.request.method == b"HEAD"
     }
@@ -610,7 +610,7 @@ impl Fetch {
         }
     }
 
-    /// What failed, with the reason if that is known.
+    /// Adds the reason to a failed result, if it is known.
     fn or_lost(&mut self, fetched: Fetched) -> Fetched {
         match fetched {
             Fetched::Failed => self.log.trouble.take().map_or(Fetched::Failed, Fetched::Lost),
@@ -645,7 +645,7 @@ impl Fetch {
         self.log.records.timestamp("Start", now, now, now);
         (self.log.start, self.log.previous) = (now, now);
         self.chosen = None;
-        // What VCL said of another answer holds for all tries, as `uncacheable` does.
+        // VCL's reason for an earlier answer holds for all tries, as `uncacheable` does.
         self.reason = self.reason.filter(|reason| *reason != Reason::FetchFailed);
         self.log.trouble = None;
         self.reset_response();
@@ -653,7 +653,7 @@ impl Fetch {
         Ok(Step::Fetch)
     }
 
-    /// Forgets what VCL decided of an answer that is not used.
+    /// Forgets VCL's decisions about an answer that is not used.
     pub(crate) fn reset_response(&mut self) {
         (self.was_304, self.in_place) = (false, false);
         (self.do_esi, self.do_gzip, self.do_gunzip, self.do_stream) = (false, false, false, true);
@@ -674,7 +674,7 @@ impl Fetch {
         self.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.is_builtin(subroutine))
     }
 
-    /// Runs a subroutine, waiting for what it waits for.
+    /// Runs a subroutine to its end, also if it has to wait.
     pub(crate) async fn decide(&mut self, subroutine: Sub) -> Action {
         if subroutine == Sub::BackendFetch {
             // The others judge an answer, and by the moment at which it came.
@@ -714,7 +714,7 @@ impl Fetch {
 
     /// The response's times, for a client that alone gets it.
     pub(crate) fn private(&self) -> Private {
-        // What is passed never was to live.
+        // A passed response has no lifetime.
         let (ttl, grace, keep) = match self.purpose {
             Purpose::Pass => (0.0, 0.0, 0.0),
             Purpose::Miss | Purpose::Background | Purpose::Segment => (self.ttl, self.grace, self.keep),

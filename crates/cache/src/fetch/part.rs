@@ -45,8 +45,8 @@ use wire::h1::ResponseFraming;
 pub(crate) struct PartRequest {
     /// This part, at once.
     pub(super) ask: Option<Ask>,
-    /// This part, should the whole turn out to be large. Used for ranges near the start, which are mostly of small responses,
-    /// while it is not known whether the backend or director serves ranges.
+    /// This part, should the whole turn out to be large. Used for ranges near the start, which are mostly of small
+    /// responses, while it is not known whether the backend or director serves ranges.
     pub(super) if_large: Option<Ask>,
     /// The backend or director whose support for ranges is noted from the answer.
     name: Option<Box<str>>,
@@ -148,7 +148,8 @@ pub(super) fn set_range(fetch: &mut Fetch) {
     }
 }
 
-/// Judges the answer to a fetch that may have asked for a part. False if the fetch is to ask for something else, by [`again`].
+/// Judges the answer to a fetch that may have asked for a part. False if the fetch is to ask for something else, by
+/// [`again`].
 pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     (fetch.part, fetch.is_standalone) = (None, false);
     if fetch.response.status == 200 {

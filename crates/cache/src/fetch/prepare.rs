@@ -32,7 +32,7 @@ pub(super) fn request(wanted: &Wanted<'_>, vxid: base::vxid::Vxid) -> RequestHea
     );
     if !is_pass {
         if wanted.purpose == Purpose::Miss && wanted.rfc {
-            // What the client asks of caches it asks of all on the way (RFC 9111, section 5.2).
+            // A client's directives are for all caches on the way (RFC 9111, section 5.2).
             for directives in wanted.request.fields.all_known(Known::CacheControl) {
                 request.fields.push_known(Known::CacheControl, directives);
             }
@@ -70,7 +70,7 @@ pub(super) fn name_us(request: &mut RequestHead, via: &[u8], vxid: base::vxid::V
     request.fields.push_known(Known::Via, via);
 }
 
-/// What is sent after the head, unless VCL unsets it; the built-in VCL does for a GET.
+/// The body to send after the head, unless VCL unsets it, as the built-in VCL does for a GET.
 pub(super) fn upload(wanted: &Wanted<'_>) -> Upload {
     if let Some(body) = wanted.cached_body {
         return if body.is_empty() { Upload::None } else { Upload::Cached(body.clone()) };
@@ -123,7 +123,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     }
 }
 
-/// Logs `bereq`: as the client asked for it, and then what is different.
+/// Logs `bereq`: first with the client's method and version, then the ones that differ.
 fn log_bereq(fetch: &mut Fetch) {
     let Fetch { log, request, asked, .. } = fetch;
     let Some((method, version)) = asked.take() else { return log_request(&mut log.records, request) };

@@ -30,11 +30,11 @@ pub(crate) struct Relay {
     passing: Passing,
     /// How long the whole is, if that is known.
     length: Option<u64>,
-    /// What of it the client wants.
+    /// The part that the client wants.
     cut: Cut,
 }
 
-/// What a response for one client counts for in `Transient` while it passes.
+/// The memory that a response for one client is accounted for in `Transient` while it passes.
 #[derive(Debug)]
 pub(crate) struct Passing {
     /// Held for as long as the body is read.
@@ -81,13 +81,13 @@ impl Relay {
         }
     }
 
-    /// Leaves of what was read last what is wanted.
+    /// Cuts the bytes that were read last to the part that is wanted.
     fn trim(&mut self) {
         let wanted = self.cut.take(self.to - self.from);
         (self.from, self.to) = (self.from + wanted.start, self.from + wanted.end);
     }
 
-    /// What can be written now.
+    /// The bytes that can be written now.
     fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..self.to]
     }
@@ -175,7 +175,7 @@ impl Relay {
         }
     }
 
-    /// The records, for who goes on with the fetch after this failed.
+    /// The log, for the fetch that goes on after this failed.
     pub(crate) fn into_log(self) -> FetchLog {
         self.log
     }

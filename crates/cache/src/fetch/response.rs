@@ -19,7 +19,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Text;
 use wire::h1::ResponseFraming;
 
-/// Takes in the head of an answer: what concerns the connection alone goes, what must be there comes, and it is logged.
+/// Takes in the head of an answer: removes hop-by-hop fields, adds a missing Date and reason, and logs it.
 pub(super) fn receive(fetch: &mut Fetch, framing: ResponseFraming) {
     fetch.now = fetch.local.now();
     rules::hop::strip_nominated(&mut fetch.response.fields);
@@ -45,10 +45,10 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     received(fetch, answer).await
 }
 
-/// What becomes of an answer whose head was taken in.
+/// The next step for an answer whose head was taken in.
 pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
-        // What follows the head cannot be told from the next response.
+        // The body could not be told from the next response.
         fetch.log.records.text(Tag::FetchError, b"204 with a body");
         fetch.log.blame(Trouble::bad_answer());
         return Step::failed();
@@ -175,7 +175,7 @@ fn log_response(fetch: &mut Fetch) {
     }
 }
 
-/// Logs what a response has from the stored one, besides what the 304 said.
+/// Logs the fields that a merged response has from the stored one, without those of the 304.
 fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
     let Fetch { log, response, .. } = fetch;
     let records = &mut log.records;
@@ -187,7 +187,7 @@ fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
     }
 }
 
-/// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
+/// The effect of the built-in `vcl_backend_response`: an answer that must not be shared becomes a hit-for-miss marker.
 fn builtin(fetch: &mut Fetch) -> Action {
     fetch.log.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
     if !fetch.uncacheable
@@ -202,7 +202,8 @@ fn builtin(fetch: &mut Fetch) -> Action {
     Action::Deliver
 }
 
-/// Whether the built-in VCL stores the answer. By the RFC the rules have judged it before: what they forbid has no life left.
+/// Whether the built-in VCL stores the answer. With `rfc` the rules have judged it before, and left no lifetime to what
+/// they forbid.
 pub(super) fn storable(fetch: &Fetch) -> Storable {
     let fields = &fetch.response.fields;
     if !fetch.rfc {
@@ -223,7 +224,7 @@ impl Fetch {
         self.log_times("VCL", &[self.ttl, self.grace, self.keep, self.origin_time]);
     }
 
-    /// A `TTL` record: who says so, times in seconds, and whether it may be kept.
+    /// A `TTL` record: the source, the times in seconds, and whether the answer is cacheable.
     pub(super) fn log_times(&mut self, source: &str, times: &[f64]) {
         let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
         self.log.records.line(Tag::TTL, |line| {

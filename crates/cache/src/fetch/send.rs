@@ -124,7 +124,7 @@ async fn attempt(
     backend: BackendRef,
 ) -> Result<Answer, Failure> {
     let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
-    // What cannot be repeated takes a kept connection only if the kernel, asked now, knows it to be good.
+    // A request that cannot be repeated takes a kept connection only if the kernel, asked now, says that it is good.
     let reuse = if matches!(fetch.upload, Upload::Stream(_)) { Reuse::Sure } else { Reuse::Likely };
     match exchange(fetch, body, &leaf, reuse).await {
         Err(Failure::Origin(error, name))
@@ -252,7 +252,7 @@ fn opened(fetch: &mut Fetch, connection: &Connection) {
     fetch.log.opened(connection, peer, local);
 }
 
-/// The head on the wire: VCL's `bereq`, with a host and the framing of what follows.
+/// The head on the wire: VCL's `bereq`, with a host and the framing of the body.
 fn head(fetch: &mut Fetch, default_host: &str) -> Result<Vec<u8>, Failure> {
     let had_host = fetch.request.fields.has_known(Known::Host);
     prepare::default_host(&mut fetch.request, default_host);

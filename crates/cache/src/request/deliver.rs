@@ -128,7 +128,8 @@ fn prepare(exchange: &mut Exchange) {
     text.clear();
     let age = (now - origin_time).max(0.0) as u64;
     fields.remove_known(Known::Age);
-    // Age says that the origin neither made nor confirmed it for this request (RFC 9111, section 5.1); Varnish always sends it.
+    // Age says that the origin neither made nor confirmed it for this request (RFC 9111, section 5.1); Varnish always sends
+    // it.
     if !(exchange.rfc && !exchange.hit && exchange.handled.is_direct()) {
         push_integer(&mut text, age);
         fields.push_own(Known::Age, &text);
@@ -198,8 +199,8 @@ fn reads(exchange: &Exchange) -> bool {
     matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD")
 }
 
-/// Whether a Range of this request means something. That of a HEAD does not (RFC 9110, section 14.2); Varnish answers as to a
-/// GET.
+/// Whether a Range of this request means something. That of a HEAD does not (RFC 9110, section 14.2); Varnish answers as to
+/// a GET.
 pub(super) fn may_want_part(exchange: &Exchange) -> bool {
     reads(exchange) && !(exchange.rfc && exchange.is_head())
 }

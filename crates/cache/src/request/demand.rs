@@ -19,15 +19,15 @@ impl Demand {
     /// What the request makes of `object`, which fits it.
     pub(crate) fn permits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut fields = Fields::new();
-        // Else nobody looks at them.
+        // The fields are needed for these alone.
         if self.has_conditions || self.directives.max_stale.is_some() {
             catalog::head::load(object.head(), &mut fields);
         }
         self.permits_with(exchange, object, &fields, now)
     }
 
-    /// As [`Demand::permits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any newer,
-    /// but its age and its freshness may be another's, as they come from a cache on the way.
+    /// As [`Demand::permits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any
+    /// newer, but its age and its freshness may be another's, as they come from a cache on the way.
     pub(crate) fn permits_fetched(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut rest = *self;
         rest.has_conditions = false;

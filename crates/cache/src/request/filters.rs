@@ -29,7 +29,7 @@ use wire::Known;
 /// The most that deflate expands by is less than this.
 const RATIO_MAX: u64 = 1040;
 
-/// What is to be done to a body.
+/// The changes to be made to a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     esi: bool,
@@ -58,8 +58,8 @@ fn must_expand(exchange: &Exchange, is_gzip: bool) -> bool {
         && !rules::coding::accepts_gzip(&exchange.request.fields)
 }
 
-/// Whether the client must be given the origin's own answer: what there is of it came as gzip, since that is what we ask for on
-/// behalf of all clients, this one takes none, and the origin forbids to change it.
+/// Whether the client must be given the origin's own answer: what there is of it came as gzip, since that is what we ask
+/// for on behalf of all clients, this one takes none, and the origin forbids to change it.
 ///
 /// Source: RFC 9110, section 7.7; RFC 9111, section 5.2.2.6.
 pub(crate) fn must_not_expand(exchange: &Exchange) -> bool {
@@ -122,7 +122,7 @@ impl Exchange {
     }
 }
 
-/// What is to be done to this response's body, which is logged.
+/// The changes to be made to this response's body; logs the list of filters.
 ///
 /// # Errors
 /// VCL names a filter that is none.
@@ -203,7 +203,7 @@ fn weaken(exchange: &mut Exchange) {
     }
 }
 
-/// What makes the response's includes.
+/// The maker of the response's includes.
 fn includer(exchange: &Exchange) -> Includer {
     let top = exchange.top.clone().unwrap_or_else(|| {
         let mut top = Top { arrival: exchange.times.arrival, ..Top::default() };
@@ -227,8 +227,8 @@ fn includer(exchange: &Exchange) -> Includer {
     }
 }
 
-/// What a stored gzip stream expands to. Its last bytes say so, modulo 2^32: they count where the stream was verified
-/// and is too short to expand further.
+/// The length to which a stored gzip stream expands. Its last bytes tell it modulo 2^32; they count where the stream was
+/// verified and is too short to expand further.
 fn expanded_length(known: &Stored) -> Option<u64> {
     let length = known.length()?;
     let is_exact = length.checked_mul(RATIO_MAX).is_some_and(|most| most < 1 << 32);

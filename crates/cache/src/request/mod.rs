@@ -84,7 +84,7 @@ pub(crate) enum Step {
     Done(Outcome),
 }
 
-/// What `vcl_recv` decided.
+/// The decision of `vcl_recv`, carried out once the key is known.
 #[derive(Debug, Clone)]
 pub(crate) enum AfterHash {
     Lookup,
@@ -95,7 +95,7 @@ pub(crate) enum AfterHash {
     Synth(u16, Option<Text>),
 }
 
-/// How a hit came about.
+/// Whether a hit is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Fresh,

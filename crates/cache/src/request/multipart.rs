@@ -52,7 +52,7 @@ pub(crate) struct Parts {
     left: u64,
 }
 
-/// Where the bytes are.
+/// The place where a part's bytes are stored.
 #[derive(Debug)]
 enum Pieces {
     /// In one object, which may still be arriving. The cursor stands in the part that is being written.

@@ -29,7 +29,7 @@ use vcl::host::Sub;
 use wire::h1::RequestFraming;
 use wire::{Known as Field, KnownSet, Version};
 
-/// Responses alike that the long way makes before one is kept.
+/// The number of equal responses that the long way makes before one is kept.
 const WORTH: u8 = 3;
 
 /// Fields of requests that may change the response.

@@ -17,7 +17,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Value;
 use wire::{Known, Version};
 
-/// What the step leads to.
+/// The result of the step.
 pub(crate) enum Decided {
     Step(Step),
     /// VCL waits for something: [`wait`] for it and go on.

@@ -307,7 +307,7 @@ impl Job {
         let engine = self.engine();
         if !self.private {
             let begun = engine.begin(&creation).or_else(|store::Full| {
-                // What was evicted may still be hot here.
+                // This thread's hot table may hold on to objects that were evicted.
                 self.local.forget_dead();
                 engine.begin(&creation)
             });

@@ -5,8 +5,8 @@
 //! hit on a master > reader > segment stored: read it | being fetched: wait | missing: a job for the run of missing ones
 //! ```
 //! A *job* is one request to the origin and the task that stores its answer, segment by segment. A *reader* is a response's
-//! body. A *channel* joins the two. The segments of one version share the validator that the origin sent: an answer without it
-//! ends the generation.
+//! body. A *channel* joins the two. The segments of one version share the validator that the origin sent: an answer without
+//! it ends the generation.
 
 pub(crate) mod answer;
 pub(crate) mod ask;

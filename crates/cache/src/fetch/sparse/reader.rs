@@ -43,8 +43,8 @@ use tokio::time::Sleep;
 /// How many pieces of memory are written at once.
 const PIECES: usize = 16;
 
-/// How many failures in a row are borne. A segment that breaks off counts twice: once as the end of the job, once as the end of
-/// the segment's body.
+/// How many failures in a row are borne. A segment that breaks off counts twice: once as the end of the job, once as the
+/// end of the segment's body.
 const FAILURES_MAX: u8 = 4;
 
 /// Pause before the origin is asked again for a segment that it did not send; doubled for each further failure.
@@ -192,8 +192,8 @@ impl Reader {
         Arc::ptr_eq(self.known.object(), known.object()) && self.ranges == ranges
     }
 
-    /// Waits until the first segment is stored or begins to arrive, and likewise the first missing one among those looked at:
-    /// then the origin has confirmed the version.
+    /// Waits until the first segment is stored or begins to arrive, and likewise the first missing one among those looked
+    /// at: then the origin has confirmed the version.
     ///
     /// # Errors
     /// Why one of the two will not come.
@@ -504,8 +504,8 @@ impl Reader {
         }
     }
 
-    /// The end of the run of wanted segments that begins at `position`. A following range belongs to the run if it begins in it or
-    /// next to it.
+    /// The end of the run of wanted segments that begins at `position`. A following range belongs to the run if it begins
+    /// in it or next to it.
     fn run_end(&self, position: Position) -> u64 {
         let mut end = position.number + 1;
         for (range, &(from, to)) in self.ranges.iter().enumerate().skip(position.range) {

@@ -1,11 +1,11 @@
-//! A 206 that is stored by itself, since it cannot be combined with other parts: it has no strong validator, or it is a short
-//! tail, which clients read to learn what to read next. Only with `rfc`.
+//! A 206 that is stored by itself, since it cannot be combined with other parts: it has no strong validator, or it is a
+//! short tail, which clients read to learn what to read next. Only with `rfc`.
 //!
 //! It is an ordinary object of status 206 whose head has its Content-Range, and it answers requests for a range that lies in
 //! it. All other requests miss, and the responses fetched for them replace it.
 //!
-//! A body that is shorter than Content-Range says is taken from the offset given there, and still reaches the end of the whole
-//! if Content-Range says so. The length of the whole then counts as unknown.
+//! A body that is shorter than Content-Range says is taken from the offset given there, and still reaches the end of the
+//! whole if Content-Range says so. The length of the whole then counts as unknown.
 //!
 //! Source: RFC 9111, sections 3.3 and 3.4; RFC 9110, section 15.3.7.
 

@@ -25,7 +25,7 @@ use wire::{Known, RequestHead};
 /// However high `max_esi_depth` is set, includes do not go deeper: each level takes some of the stack.
 const DEPTH_MAX: u32 = 64;
 
-/// What includes of one body have in common.
+/// The maker of one body's includes: what they have in common.
 pub(crate) struct Includer {
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
@@ -43,7 +43,7 @@ pub(crate) struct Includer {
     pub(crate) heeds_errors: bool,
 }
 
-/// What is asked for.
+/// The request that an include asks for.
 #[derive(Debug)]
 pub(crate) struct Include {
     host: Vec<u8>,
@@ -63,7 +63,7 @@ pub(crate) struct Started {
     pub(crate) running: Pin<Box<dyn Future<Output = (Box<Exchange>, Outcome)>>>,
 }
 
-/// Why there is no request.
+/// Why an include is not requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Includes already go as deep as they may: so deep.

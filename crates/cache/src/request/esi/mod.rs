@@ -6,8 +6,9 @@
 //!                      +> a request of its own (all steps from vcl_recv on) > its body, which may be such a one again
 //! ```
 //!
-//! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one [`Stitch`](filter::stitch::Stitch): pieces of
-//! the stored bodies go in as they are, included gzip streams without their heads and ends, other bodies as stored blocks.
+//! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one
+//! [`Stitch`](filter::stitch::Stitch): pieces of the stored bodies go in as they are, included gzip streams without their
+//! heads and ends, other bodies as stored blocks.
 
 pub(super) mod include;
 
@@ -34,7 +35,7 @@ use store::Cursor;
 /// How many pieces of memory are written at once.
 const PIECES: usize = 64;
 
-/// What is being delivered.
+/// The part of the page that is being delivered.
 #[derive(Default)]
 enum Part {
     /// Nothing: the plan says what is next.
