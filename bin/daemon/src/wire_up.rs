@@ -8,6 +8,7 @@ use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_rules as rules;
+use copal_store as store;
 use copal_wire as wire;
 use rules::targeted::Names;
 use std::sync::Arc;
@@ -18,6 +19,12 @@ fn size(value: u64) -> usize {
 
 fn count(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// For the stores.
+pub(crate) fn eviction(parameters: &Parameters) -> store::Policy {
+    // What is no name of one is refused when the parameter is set.
+    store::Policy::named(&parameters.eviction_policy).unwrap_or_default()
 }
 
 /// For the cache. `identity` and `hostname` are not parameters.

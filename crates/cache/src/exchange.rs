@@ -16,6 +16,7 @@ use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
 use catalog::index::Key;
+use catalog::index::cold::Loads;
 use catalog::index::insist::Insistent;
 use catalog::reason::Reason;
 use copal_base as base;
@@ -148,6 +149,8 @@ pub struct Exchange {
     pub(crate) demand: Option<Demand>,
     /// Its place among those who wait, if it insists on the origin's confirmation.
     pub(crate) insistent: Option<Arc<Insistent>>,
+    /// Its findings about stored responses on devices; none before it looks for any.
+    pub(crate) loads: Option<Arc<Loads>>,
     /// Its course, for `Cache-Status`.
     pub(crate) handled: Handled,
     /// Fields of the answer it caused to be fetched, which are not stored with that; Date in the place of the stored one.
@@ -238,6 +241,7 @@ impl Exchange {
             rfc: false,
             demand: None,
             insistent: None,
+            loads: None,
             handled: Handled::default(),
             own_fields: None,
             proto: None,

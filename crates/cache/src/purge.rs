@@ -3,55 +3,62 @@
 
 use crate::local::Local;
 use catalog::index::Key;
-use catalog::index::purge::Remainder;
+use catalog::index::purge::{Purged, Remainder};
 use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store::Object;
 use observe::{Kind, Tag};
+use std::sync::Arc;
 
 /// Takes out every object under `key`, and returns how many.
 pub(crate) fn hard(local: &Local, key: &Key) -> usize {
     let purged = local.shared.index.purge(key);
-    purged.iter().for_each(|object| log(local, "EXP_Removed", object));
-    count(local, purged.len())
+    log_removed(local, &purged);
+    count(local, purged.count() as usize)
 }
 
 /// The resource under `key` has changed: what is stored of it goes. Returns how many objects that are.
 pub(crate) fn changed(local: &Local, key: &Key) -> usize {
     let ended = local.shared.index.invalidate(key);
-    ended.iter().for_each(|object| log(local, "EXP_Removed", object));
-    local.counters.invalidated.add(ended.len() as u64);
-    ended.len()
+    log_removed(local, &ended);
+    local.counters.invalidated.add(ended.count());
+    ended.count() as usize
 }
 
 /// Shortens the life of every object under `key`, and returns how many there are.
 pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
-    let objects = local.shared.index.objects(key);
-    objects.iter().for_each(|object| shorten(local, object, remainder));
-    count(local, objects.len())
+    let (objects, entries) = local.shared.index.shorten(key, &remainder, local.now());
+    log_shortened(local, &objects);
+    count(local, objects.len() + entries as usize)
 }
 
-/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as
-/// varnish-modules counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
+/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as varnish-modules
+/// counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
 pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -> u64 {
     let index = &local.shared.index;
     match remainder {
         Some(remainder) => {
-            let fresh = index.fresh_tagged(keys, local.now());
-            fresh.iter().for_each(|object| shorten(local, object, remainder));
-            fresh.len() as u64
+            let (objects, entries) = index.shorten_tagged(keys, &remainder, local.now());
+            log_shortened(local, &objects);
+            objects.len() as u64 + entries
         }
         None => {
             let purged = index.purge_tagged(keys);
-            purged.iter().for_each(|(object, _)| log(local, "EXP_Removed", object));
-            purged.iter().map(|(_, times)| times).sum()
+            log_removed(local, &purged);
+            purged.times
         }
     }
 }
 
-fn shorten(local: &Local, object: &Object, remainder: Remainder) {
-    let shorter = remainder.apply(object, local.now());
-    log(local, if shorter { "EXP_Reduce" } else { "EXP_Unchanged" }, object);
+/// Logs the objects that were taken out. Those that were only on a device are not named: their heads were not read.
+fn log_removed(local: &Local, purged: &Purged) {
+    purged.objects.iter().for_each(|(object, _)| log(local, "EXP_Removed", object));
+}
+
+fn log_shortened(local: &Local, objects: &[(Arc<Object>, bool)]) {
+    for (object, shorter) in objects {
+        log(local, if *shorter { "EXP_Reduce" } else { "EXP_Unchanged" }, object);
+    }
 }
 
 fn count(local: &Local, objects: usize) -> usize {

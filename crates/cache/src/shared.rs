@@ -17,7 +17,7 @@ use copal_vcl as vcl;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use store::Engine;
+use store::{Engine, Health};
 use vcl::host::{Fault, Result};
 use vcl::instance::Instance;
 use vcl::value::Value;
@@ -130,16 +130,19 @@ impl Stores {
             }
             StorageVar::FreeSpace => Value::Bytes(statistics.space),
             StorageVar::UsedSpace => Value::Bytes(statistics.bytes),
-            StorageVar::Happy => Value::Bool(true),
+            StorageVar::Happy => Value::Bool(store.health() == Health::Good),
         })
     }
 
-    /// The next store in turn.
+    /// The next store in turn, but for those whose device has failed.
     pub fn next(&self) -> &Arc<dyn Engine> {
         if self.named.len() == 1 {
             return &self.named[0];
         }
-        &self.named[self.turn.fetch_add(1, Ordering::Relaxed) % self.named.len()]
+        let (turn, count) = (self.turn.fetch_add(1, Ordering::Relaxed), self.named.len());
+        let in_turn = (0..count).map(|step| &self.named[turn.wrapping_add(step) % count]);
+        let mut good = in_turn.filter(|store| store.health() == Health::Good);
+        good.next().unwrap_or(&self.named[turn % count])
     }
 
     /// The size of the smallest store that objects go to by turns; `None` if none has a limit.

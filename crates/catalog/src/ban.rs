@@ -31,6 +31,7 @@ use list::List;
 use lurker::{Fate, Plan, Tested};
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// How many bans there may be unless [`Bans::set_max`] says otherwise. A regular expression in a ban takes some kilobytes.
 pub const MAX_DEFAULT: usize = 100_000;
@@ -105,9 +106,16 @@ pub struct Counts {
     pub bytes: u64,
 }
 
+/// Keeps bans where they survive.
+pub trait BanLog: Send + Sync {
+    /// The ban of that number came: its time, and its text in the form that [`Bans::restore`] takes. It is to be durable
+    /// soon; whoever must know waits elsewhere.
+    fn added(&self, number: u64, time: Time, text: &[u8]);
+}
+
 /// All bans of a process.
-#[derive(Debug)]
 pub struct Bans {
+    log: OnceLock<Arc<dyn BanLog>>,
     newest: AtomicU64,
     list: RwLock<List>,
     max: AtomicUsize,
@@ -137,6 +145,12 @@ impl Tests {
     }
 }
 
+impl std::fmt::Debug for Bans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bans").field("newest", &self.newest).finish_non_exhaustive()
+    }
+}
+
 impl Default for Bans {
     fn default() -> Self {
         Self::new()
@@ -155,6 +169,7 @@ impl Bans {
         list.push(1, Expression::empty(), now);
         list.complete_equal(&Expression::empty());
         Self {
+            log: OnceLock::new(),
             newest: AtomicU64::new(1),
             list: RwLock::new(list),
             max: AtomicUsize::new(MAX_DEFAULT),
@@ -185,7 +200,9 @@ impl Bans {
     /// What is wrong with the expression, in Varnish's words; or there are too many bans.
     pub fn add(&self, expression: &[u8], now: Time) -> Result<u64, String> {
         check_length(expression.len())?;
-        self.insert(Expression::parse(expression)?, now)
+        let words: Vec<&[u8]> =
+            expression.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+        self.insert(Expression::parse(expression)?, &words.join(&0), now)
     }
 
     /// Adds a ban from the words of the command line's `ban`, which are split and unquoted already.
@@ -194,10 +211,12 @@ impl Bans {
     /// As [`Bans::add`].
     pub fn add_words<W: AsRef<[u8]>>(&self, words: &[W], now: Time) -> Result<u64, String> {
         check_length(words.iter().map(|word| word.as_ref().len() + 1).sum())?;
-        self.insert(Expression::from_words(words)?, now)
+        let kept: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
+        self.insert(Expression::from_words(words)?, &kept.join(&0), now)
     }
 
-    fn insert(&self, expression: Expression, now: Time) -> Result<u64, String> {
+    /// `words` is what a log keeps: the words of the expression with a zero byte between them.
+    fn insert(&self, expression: Expression, words: &[u8], now: Time) -> Result<u64, String> {
         let mut list = self.list.write();
         let max = self.max.load(Ordering::Relaxed);
         if list.len() >= max {
@@ -207,6 +226,9 @@ impl Bans {
             self.dups.fetch_add(1, Ordering::Relaxed);
         }
         let sequence = list.newest() + 1;
+        if let Some(log) = self.log.get() {
+            log.added(sequence, now, words);
+        }
         list.push(sequence, expression, now);
         self.added.fetch_add(1, Ordering::Relaxed);
         // After the ban is in the list and before the lock goes: whoever sees the number finds the ban.
@@ -248,7 +270,7 @@ impl Bans {
             let subject = Subject::new(object, None);
             match list.check(object.ban(), &subject, &mut 0) {
                 Verdict::Banned => return false,
-                _ if list.is_too_old(object) => return false,
+                _ if list.is_too_old(object.ban()) => return false,
                 Verdict::Live => {
                     object.set_ban(list.newest());
                 }
@@ -256,13 +278,63 @@ impl Bans {
                 Verdict::NeedsRequest => {}
             }
         }
-        list.enter(object);
+        list.enter(object.ban());
         true
     }
 
     /// Lets go of an object that was taken out of the index.
     pub(crate) fn leave(&self, object: &Object) {
-        self.list.read().leave(object);
+        self.list.read().leave(object.ban());
+    }
+
+    /// Takes in an entry found at the start, which was tested up to `tested`. False if nobody knows any more what bans came
+    /// after that.
+    pub(crate) fn enter_entry(&self, tested: u32) -> bool {
+        let list = self.list.read();
+        let known = !list.is_too_old(tested.into());
+        if known {
+            list.enter(tested.into());
+        }
+        known
+    }
+
+    /// Lets go of an entry that was tested up to `tested`.
+    pub(crate) fn leave_entry(&self, tested: u32) {
+        self.list.read().leave(tested.into());
+    }
+
+    /// The number of the oldest ban that is kept.
+    pub fn oldest(&self) -> u64 {
+        self.list.read().oldest()
+    }
+
+    /// Takes in the bans that a device kept, oldest first: number, time and text of each. For the start, before any object
+    /// comes in. A text that does not read as a ban bans everything before it: what it was to end is not known.
+    /// Numbers go on from `newest` at least: objects say that they were tested up to there.
+    pub fn restore(&self, kept: &[(u64, Time, Vec<u8>)], newest: u64, now: Time) {
+        let mut list = self.list.write();
+        let mut restored = List::default();
+        for (number, time, text) in kept {
+            let words: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();
+            let expression = Expression::from_words(&words).unwrap_or_else(|_| Expression::everything());
+            if restored.newest() < *number {
+                restored.complete_equal(&expression);
+                restored.push(*number, expression, *time);
+            }
+        }
+        if restored.newest() < newest {
+            restored.push(newest, Expression::empty(), now);
+            restored.complete_equal(&Expression::empty());
+        }
+        if restored.len() > 0 {
+            self.newest.store(restored.newest(), Ordering::Release);
+            *list = restored;
+        }
+    }
+
+    /// From now on `log` is told of each ban.
+    pub fn set_log(&self, log: Arc<dyn BanLog>) {
+        let _ = self.log.set(log);
     }
 
     /// An object was tested up to the ban `to`. It is in the index, and its shard is locked.

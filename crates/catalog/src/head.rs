@@ -54,6 +54,28 @@ pub fn load<'head>(head: &'head [u8], fields: &mut Fields) -> &'head [u8] {
     reason
 }
 
+/// A stored head in a form that outlives the process: the reason phrase with its length, little endian in two bytes, and the
+/// block.
+pub(crate) fn pack(head: &[u8]) -> Vec<u8> {
+    let (reason, _, block) = split(head);
+    let mut packed = Vec::with_capacity(2 + reason.len() + block.len());
+    packed.extend_from_slice(&(reason.len() as u16).to_le_bytes());
+    packed.extend_from_slice(reason);
+    packed.extend_from_slice(block);
+    packed
+}
+
+/// A head as it is stored, from what [`pack`] gave; `None` if it is none.
+pub(crate) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
+    let (length, rest) = packed.split_first_chunk::<2>()?;
+    let (reason, block) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+    let mut response = ResponseHead { reason: reason.to_vec(), ..ResponseHead::default() };
+    response.fields.load_block(block);
+    let mut head = Vec::new();
+    join(&response, &mut head);
+    Some(head)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,6 +79,10 @@ reasons! {
     AlwaysMiss Miss "always-miss" "VCL set req.hash_always_miss.";
     HitForMiss Miss "hit-for-miss" "The last response was not stored, and left a marker so that requests do not wait for one another.";
     NoPieces Miss "no-pieces" "What is stored lacks what the request wants first, and the backend did not give it as a piece of that version.";
+    LoadGone Miss "load-gone" "What was stored on a device was evicted or replaced while it was loaded.";
+    LoadDamaged Miss "load-damaged" "What was stored on a device is damaged.";
+    LoadUnreadable Miss "load-unreadable" "The device on which it is stored could not be read.";
+    LoadNoRoom Miss "load-no-room" "What is stored on a device finds no room in memory.";
     Waited Miss "waited-too-long" "The fetch of another request, which this one waited for, took longer than waiting_list_timeout.";
 
     Busy Wait "busy" "Another request fetches it, and this one waits for that.";

@@ -32,11 +32,13 @@ impl Sweeper {
                 self.shard = 0;
                 return true;
             };
-            self.shard += 1;
             visited += count * EMPTY + 1;
+            let cold = index.sweep_cold(self.shard, |facts| Index::is_cold_dead(facts, now));
+            visited += cold.map_or(0, |(_, count)| count * EMPTY);
             for object in objects {
                 visit(index, &object, now, expired);
             }
+            self.shard += 1;
         }
         false
     }

@@ -81,6 +81,9 @@ impl Writer {
         } else {
             std::mem::swap(head, &mut exchange.head);
         }
+        if !stream.is_sealed() {
+            exchange.body.give_to_kernel();
+        }
         let mut head_left = &head[..];
         let mut writing_s = 0.0;
         loop {
@@ -96,7 +99,10 @@ impl Writer {
             let written = write_all(stream, &mut slices, deadline, limits.idle).await;
             *memory = recycle(slices);
             let head_bytes = head_left.len();
-            if let Err(count) = written {
+            if let Err(Unwritten { count, fault }) = written {
+                if fault {
+                    exchange.body.report_fault();
+                }
                 sent.head += count.min(head_bytes) as u64;
                 sent.body += count.saturating_sub(head_bytes).min(body_bytes) as u64;
                 return sent;
@@ -184,13 +190,21 @@ async fn ready_now(body: &mut Body) -> Option<Result<bool, cache::body::Aborted>
     .await
 }
 
+/// Not all was written.
+struct Unwritten {
+    /// How many bytes were.
+    count: usize,
+    /// What was to be written could not be read.
+    fault: bool,
+}
+
 /// Writes all, or says how many bytes were.
 async fn write_all(
     stream: &mut Stream,
     slices: &mut [IoSlice<'_>],
     deadline: &Deadline,
     idle: Seconds,
-) -> Result<(), usize> {
+) -> Result<(), Unwritten> {
     let mut left = slices;
     let mut written = 0;
     IoSlice::advance_slices(&mut left, 0);
@@ -213,7 +227,8 @@ async fn write_all(
                 timed = false;
                 IoSlice::advance_slices(&mut left, count);
             }
-            _ => return Err(written),
+            Ok(_) => return Err(Unwritten { count: written, fault: false }),
+            Err(error) => return Err(Unwritten { count: written, fault: net::is_fault(&error) }),
         }
     }
     Ok(())

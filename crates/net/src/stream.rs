@@ -21,6 +21,12 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// Whether a call failed because memory that it was to read or write is not there (`EFAULT`): a page of a mapped file that
+/// its device does not give.
+pub fn is_fault(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EFAULT)
+}
+
 /// How many slices one `writev` is given at most.
 pub const SLICES_MAX: usize = 256;
 

@@ -46,6 +46,12 @@ pub trait Source: fmt::Debug {
     /// Moves on by `count` bytes, which were written.
     fn consume(&mut self, count: usize);
 
+    /// As [`Body::give_to_kernel`]. Most sources look at their bytes, and for the rest a copy is no matter.
+    fn give_to_kernel(&mut self) {}
+
+    /// As [`Body::report_fault`].
+    fn report_fault(&self) {}
+
     /// Whether it is known without waiting that all was consumed. False says nothing.
     fn is_at_end(&self) -> bool {
         false
@@ -105,6 +111,25 @@ impl Body {
     /// A body that `source` makes.
     pub(crate) fn made_by(source: impl Source + 'static) -> Self {
         Self::Source(Box::new(source))
+    }
+
+    /// From now on what [`Body::slices`] gives goes to a socket's system call, and nothing here reads it before: bytes of a
+    /// file are then not copied first.
+    pub fn give_to_kernel(&mut self) {
+        match self {
+            Self::Object(_, cursor) => cursor.give_to_kernel(),
+            Self::Source(source) => source.give_to_kernel(),
+            Self::Empty | Self::Bytes(..) => {}
+        }
+    }
+
+    /// A system call could not read what [`Body::slices`] gave (`EFAULT`): the file that it lies in is damaged.
+    pub fn report_fault(&self) {
+        match self {
+            Self::Object(known, cursor) => cursor.report_fault(known),
+            Self::Source(source) => source.report_fault(),
+            Self::Empty | Self::Bytes(..) => {}
+        }
     }
 
     /// Waits until there are bytes to write; `false` at the end.

@@ -227,7 +227,7 @@ impl Run {
                     self.answer = Some((status, reason.map(|reason| reason.to_vec())));
                     Err(if self.exchange.reason == Reason::VclFailed { "fail" } else { "synth" })
                 }
-                Step::Hit(..) | Step::Miss(..) | Step::Deliver | Step::Done(_) => Err("fail"),
+                Step::Load | Step::Hit(..) | Step::Miss(..) | Step::Deliver | Step::Done(_) => Err("fail"),
             };
             match next {
                 Ok(next) => step = next,

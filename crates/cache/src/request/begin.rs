@@ -101,6 +101,7 @@ impl Exchange {
         self.close_segments();
         self.demand = None;
         self.insistent = None;
+        self.loads = None;
         self.handled = Handled::default();
         self.own_fields = None;
         self.trouble = None;

@@ -31,6 +31,9 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
     if let Some(step) = hot(exchange) {
         return Some(step);
     }
+    if exchange.loads.is_none() && exchange.local.shared.index.has_devices() {
+        exchange.loads = Some(Arc::default());
+    }
     let found = search(exchange, exchange.now, None, None);
     if matches!(found, Found::Miss(_, _, Reason::Absent)) {
         // As varnishd: a new key is what a lookup needs the lock for.
@@ -103,7 +106,12 @@ fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
 }
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.
-fn search(exchange: &Exchange, now: Time, waited: Option<Waited>, waiter: Option<(u64, &Waker)>) -> Found {
+pub(super) fn search(
+    exchange: &Exchange,
+    now: Time,
+    waited: Option<Waited>,
+    waiter: Option<(u64, &Waker)>,
+) -> Found {
     let banned = |object: &Arc<Object>| is_banned(exchange, object);
     with_query(exchange, now, waited, &banned, |query| exchange.local.shared.index.lookup(query, waiter))
 }
@@ -168,6 +176,7 @@ fn with_query<Answer>(
         excused: &|object, graceful| exchange.rfc && is_excused(exchange, object, graceful, now),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
         banned,
+        loads: exchange.loads.as_ref(),
     };
     act(&query)
 }
@@ -226,7 +235,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     exchange.local.counters.busy_sleep.inc();
     let id = exchange.local.waiter_id();
     let limit = exchange.current.settings.waiting_list_timeout;
-    let guard = Waiting { index: Arc::clone(&exchange.local.shared.index), key: exchange.key, id };
+    let guard = Waiting::new(exchange, id);
     let sleep = tokio::time::sleep(std::time::Duration::from_secs_f64(limit.clamp(0.001, 86_400.0)));
     let mut sleep = std::pin::pin!(sleep);
     let mut waited = None;
@@ -239,6 +248,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
                 waited = waited.or(Some(over));
                 Poll::Pending
             }
+            Found::Cold => Poll::Pending,
             found => Poll::Ready(Some(found)),
         }
     })
@@ -268,11 +278,18 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     step
 }
 
-/// A place on the waiting list, given up on drop.
-struct Waiting {
+/// A place on a waiting list, given up on drop.
+pub(super) struct Waiting {
     index: Arc<catalog::index::Index>,
     key: catalog::index::Key,
     id: u64,
+}
+
+impl Waiting {
+    /// The place number `id` of those who wait for what is under the exchange's key.
+    pub(super) fn new(exchange: &Exchange, id: u64) -> Self {
+        Self { index: Arc::clone(&exchange.local.shared.index), key: exchange.key, id }
+    }
 }
 
 impl Drop for Waiting {
@@ -286,7 +303,7 @@ impl Drop for Waiting {
 fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
     let directives = exchange.demand?.directives;
     let missed = match found {
-        Found::Hit(_) | Found::Stale(..) => return None,
+        Found::Hit(_) | Found::Stale(..) | Found::Cold => return None,
         Found::Miss(_, _, missed) => *missed,
         Found::Wait(waited) => waited.missed,
         Found::HitForPass(_) => Reason::HitForPass,
@@ -306,7 +323,8 @@ fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
     None
 }
 
-fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
+/// The step that follows from what was found; `None` if the request must wait for a fetch that runs.
+pub(super) fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
     if let Some(step) = restrained(exchange, &found) {
         return Some(step);
     }
@@ -343,6 +361,7 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
             let reload = exchange.demand.is_some_and(|demand| demand.reload);
             Step::Miss(busy, stale.filter(|_| !reload))
         }
+        Found::Cold => Step::Load,
         Found::Wait(_) => return None,
     })
 }

@@ -26,6 +26,7 @@ mod finish;
 pub(crate) mod hash;
 pub(crate) mod hit;
 mod host;
+mod load;
 pub(crate) mod lookup;
 pub(crate) mod miss;
 mod multipart;
@@ -71,6 +72,8 @@ pub(crate) enum Step {
     /// Compute the key, then go on with what `vcl_recv` decided.
     Hash(AfterHash),
     Lookup,
+    /// What may answer is on a device.
+    Load,
     /// An object that may be delivered; with a busy one if it is stale and a background fetch is due.
     Hit(Rc<Known>, Option<Busy>, Freshness),
     Miss(Busy, Option<Arc<Object>>),
@@ -130,6 +133,10 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
                     Box::pin(lookup::wait(exchange)).await
                 }
             },
+            Step::Load => {
+                exchange.records.announce();
+                Box::pin(load::step(exchange)).await
+            }
             Step::Hit(known, Some(busy), freshness) if exchange.has_unread_body() => {
                 // The fetch in the background may want to send it on.
                 Box::pin(upload::keep(exchange, body)).await;

@@ -123,7 +123,8 @@ impl Parts {
     /// Appends the parts behind the present one; false if not all.
     fn whole_parts<'body>(&'body self, known: &'body Known, batch: &mut Batch<'_, 'body>) -> bool {
         for index in self.index + 1..self.frame.parts().len() {
-            if batch.is_full() || known.state() != State::Stored {
+            // What lies in a file can be read with a cursor only.
+            if batch.is_full() || known.state() != State::Stored || known.is_in_file() {
                 return false;
             }
             let (from, end) = span(&self.frame, index);

@@ -151,6 +151,11 @@ impl Expression {
         Self { tests: Vec::new(), text: Vec::new() }
     }
 
+    /// One that bans every object.
+    pub(super) fn everything() -> Self {
+        Self::from_words(&[b"obj.status", &b"!="[..], b"none"]).unwrap_or_else(|_| Self::empty())
+    }
+
     /// Whether it looks at the request.
     pub(super) fn looks_at_request(&self) -> bool {
         self.tests.iter().any(|test| matches!(test.field, Field::Url | Field::RequestHeader(_)))

@@ -163,16 +163,16 @@ impl List {
         self.bans.get(index).or_else(|| self.bans.back())
     }
 
-    /// An object came into the index.
-    pub(super) fn enter(&self, object: &Object) {
-        if let Some(ban) = self.place(object.ban()) {
+    /// What was tested up to `tested` came into the index.
+    pub(super) fn enter(&self, tested: u64) {
+        if let Some(ban) = self.place(tested) {
             ban.objects.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// An object left the index.
-    pub(super) fn leave(&self, object: &Object) {
-        if let Some(ban) = self.place(object.ban()) {
+    /// What was tested up to `tested` left the index.
+    pub(super) fn leave(&self, tested: u64) {
+        if let Some(ban) = self.place(tested) {
             ban.objects.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -190,9 +190,14 @@ impl List {
         }
     }
 
-    /// Whether a ban that nobody knows any more came after the object was tested last.
-    pub(super) fn is_too_old(&self, object: &Object) -> bool {
-        object.ban() < self.forgotten
+    /// Whether a ban that nobody knows any more came after an object was tested up to `tested`.
+    pub(super) fn is_too_old(&self, tested: u64) -> bool {
+        tested < self.forgotten
+    }
+
+    /// The number of the oldest.
+    pub(super) fn oldest(&self) -> u64 {
+        self.bans.front().map_or(0, |ban| ban.sequence)
     }
 
     /// Tests the newest first, down to the one that the subject was tested against. Adds the conditions tested.

@@ -1,10 +1,11 @@
 //! The right and duty to fetch an object that others wait for.
 
+use super::cold::variant_hash;
 use super::head::VARIANTS_MAX;
 use super::{Index, Key};
 use rules::vary;
 use std::sync::Arc;
-use store::Object;
+use store::{Facts, Object};
 
 use copal_rules as rules;
 use copal_store as store;
@@ -67,7 +68,7 @@ impl Busy {
     /// changed since the fetch began, does not come in: it is for who has it already, and an older one stays.
     pub fn admit(mut self, object: Arc<Object>, admit: Admit) {
         self.ended = true;
-        let mut old = Vec::new();
+        let (mut old, mut old_entries) = (Vec::new(), Vec::new());
         let entered;
         {
             let mut shard = self.index.shard(&self.key);
@@ -93,13 +94,22 @@ impl Busy {
             }
             std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
             shard.simplify(&self.key);
+            if entered {
+                let variant = variant_hash(object.variant());
+                let same = |facts: &Facts| facts.variant == variant;
+                old_entries = shard.take_cold(self.index.engines(), &self.key, same);
+            }
         }
         if !entered {
             object.unlink();
         }
         for object in old {
             object.unlink();
-            self.index.leave(&object);
+            let entry = object.take_entry();
+            self.index.leave(&object, entry);
+        }
+        for (entry, facts) in old_entries {
+            self.index.leave_cold(entry, &facts);
         }
     }
 

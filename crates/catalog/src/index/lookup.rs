@@ -1,15 +1,16 @@
 //! Finding what a request may be answered with.
 
 use super::busy::Busy;
+use super::cold::{Loads, Start, end_of_life, may_fit, same_fields, variant_hash};
 use super::head::{Head, Waiter, is_alike};
 use super::insist::{Insistent, Insists};
-use super::{Index, Key};
+use super::{Index, Key, Shard};
 use crate::reason::Reason;
 use base::{Seconds, Time};
 use copal_base as base;
 use std::sync::Arc;
 use std::task::Waker;
-use store::{Flags, Object, State};
+use store::{Facts, Flags, Object, State};
 
 use copal_store as store;
 
@@ -50,6 +51,8 @@ pub struct Query<'request> {
     pub excused: &'request dyn Fn(&Object, bool) -> bool,
     /// Whether a ban has killed an object.
     pub banned: &'request dyn Fn(&Arc<Object>) -> bool,
+    /// What the request learnt of what is on devices; without, that is not looked at.
+    pub loads: Option<&'request Arc<Loads>>,
 }
 
 impl Query<'static> {
@@ -72,6 +75,7 @@ impl Query<'static> {
             predict: &|_| Vec::new(),
             excused: &|_, _| false,
             banned: &|_| false,
+            loads: None,
         }
     }
 }
@@ -119,6 +123,8 @@ pub enum Found {
     Miss(Busy, Option<Arc<Object>>, Reason),
     /// Somebody fetches it; wait for it.
     Wait(Waited),
+    /// What may answer is on a device, and being loaded; wait for that.
+    Cold,
 }
 
 /// What an object under the key is to a query.
@@ -155,6 +161,8 @@ pub struct Peeked {
     pub object: Option<Arc<Object>>,
     /// All that stands under the key, the newest first.
     pub objects: Vec<(Arc<Object>, Judged)>,
+    /// How many further ones stand on devices and are not in memory.
+    pub entries: usize,
     /// Fetches that run under the key.
     pub fetches: usize,
     /// Requests that wait for one of them.
@@ -328,9 +336,13 @@ impl Index {
     /// Answers `query`. With `waiter`, a request that must wait is put on the list, under that number.
     pub fn lookup(self: &Arc<Self>, query: &Query<'_>, waiter: Option<(u64, &Waker)>) -> Found {
         let mut dead = Vec::new();
-        let found = self.lookup_locked(query, waiter, &mut dead);
+        let mut start = None;
+        let found = self.lookup_locked(query, waiter, &mut dead, &mut start);
         for object in dead {
             self.unlink(&object);
+        }
+        if let Some(start) = start {
+            self.begin_load(start);
         }
         found
     }
@@ -340,9 +352,11 @@ impl Index {
         query: &Query<'_>,
         waiter: Option<(u64, &Waker)>,
         dead: &mut Vec<Arc<Object>>,
+        start: &mut Option<Start>,
     ) -> Found {
         let mut shard = self.shard(&query.key);
-        let choice = choose(shard.variants(&query.key), query, &mut |object| dead.push(Arc::clone(object)));
+        let mut choice =
+            choose(shard.variants(&query.key), query, &mut |object| dead.push(Arc::clone(object)));
         match choice.found {
             Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
             Some((object, Judged::HitForMiss)) => {
@@ -351,6 +365,15 @@ impl Index {
             }
             Some((object, _)) => return Found::Hit(object),
             None => {}
+        }
+        if let Some(loads) = query.loads.filter(|_| !query.always_miss && shard.has_cold()) {
+            if let Some(begin) = self.look_for_cold(&mut shard, query, &choice, loads, waiter) {
+                *start = begin;
+                return Found::Cold;
+            }
+            if let Some(why) = loads.failure() {
+                choice.because(why);
+            }
         }
         let serves = choice.serves_stale(query);
         if let (Some(reason), Some(object)) = (serves, &choice.stale)
@@ -396,6 +419,43 @@ impl Index {
         )
     }
 
+    /// Looks for what may answer `query` on devices: something newer than the best that is resident, not at the end of its
+    /// life, and not for requests with other fields as far as can be told.
+    fn look_for_cold(
+        &self,
+        shard: &mut Shard,
+        query: &Query<'_>,
+        choice: &Choice,
+        loads: &Arc<Loads>,
+        waiter: Option<(u64, &Waker)>,
+    ) -> Option<Option<Start>> {
+        let variants = shard.variants(&query.key).iter().filter(|object| !object.variant().is_empty());
+        let mut examples: Vec<(u32, u32)> = Vec::new();
+        for object in variants {
+            let own = variant_hash(object.variant());
+            if !examples.iter().any(|(other, _)| same_fields(*other, own)) {
+                examples.push((own, variant_hash(&(query.predict)(object))));
+            }
+        }
+        let best = choice.stale.as_ref().map_or(f64::NEG_INFINITY, |object| object.origin_time());
+        // By the RFC, values that differ may mean the same.
+        let fits = |variant: u32| query.rfc || may_fit(variant, &examples);
+        let is_of_use = |facts: &Facts| {
+            let (fresh, graceful) = (
+                facts.origin_time + f64::from(facts.ttl) > query.arrival,
+                facts.origin_time + f64::from(facts.ttl) + f64::from(facts.grace) > query.now,
+            );
+            fresh || graceful || Flags(facts.flags).has(Flags::VALIDATOR)
+        };
+        self.look_cold(shard, &query.key, loads, waiter, |facts| {
+            facts.is_piece()
+                || end_of_life(facts) > query.now
+                    && is_of_use(facts)
+                    && facts.origin_time > best
+                    && fits(facts.variant)
+        })
+    }
+
     /// What [`Index::lookup`] would find, without doing anything about it: nothing becomes busy, nobody waits, nothing is
     /// taken out. `query.banned` must leave no trace either.
     pub fn peek(&self, query: &Query<'_>) -> Peeked {
@@ -419,7 +479,8 @@ impl Index {
             (None, None, None) => (why, stale),
         };
         let (fetches, waiting) = head.map_or((0, 0), |head| (head.busy.len(), head.waiters.len()));
-        Peeked { reason, object, objects, fetches, waiting, fetched }
+        let entries = self.count_cold(&shard, &query.key);
+        Peeked { reason, object, objects, entries, fetches, waiting, fetched }
     }
 
     /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.
@@ -432,6 +493,7 @@ impl Index {
     /// fetch, the next in line is woken in its stead.
     pub fn stop_waiting(&self, key: &Key, id: u64) {
         let mut shard = self.shard(key);
+        shard.stop_waiting_for_loads(id);
         if let Some(head) = shard.heads.get_mut(key) {
             let before = head.waiters.len();
             head.waiters.retain(|waiter| waiter.id != id);

@@ -12,6 +12,7 @@
 //! given up when it goes out, whatever brings or ends it.
 
 pub mod busy;
+pub mod cold;
 mod head;
 pub mod hot;
 pub mod insist;
@@ -22,15 +23,16 @@ pub mod tags;
 mod tests;
 
 use crate::ban::Bans;
-use crate::sparse::family::{Families, is_segment};
+use crate::sparse::family::{Families, base_of, is_segment};
+use cold::{Cold, Engines};
 use head::Head;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::{Evictions, Flags, Object};
+use std::sync::{Arc, OnceLock};
+use store::{Entry, Flags, Object};
 use tags::Tags;
 
 use copal_store as store;
@@ -54,6 +56,8 @@ pub struct Index {
     pub tags: Tags,
     /// The segments of objects that are kept in pieces.
     families: Families,
+    /// Engines that have entries.
+    engines: OnceLock<Engines>,
 }
 
 /// What [`Index::pick_unless_busy`] found.
@@ -72,7 +76,38 @@ pub(crate) struct Shard {
     /// Keys with exactly one object and nothing else.
     single: HashSet<ByKey, BuildHasherDefault<DigestHasher>>,
     /// All other keys.
-    pub(crate) heads: HashMap<Key, Box<Head>, BuildHasherDefault<DigestHasher>>,
+    pub(crate) heads: HashMap<HeadKey, Box<Head>, BuildHasherDefault<DigestHasher>>,
+    /// What stands on devices and is not resident.
+    cold: Cold,
+}
+
+/// The key of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeadKey(Key);
+
+/// The first half of a key, which is what an entry keeps: nobody can make two keys that share it.
+type Half = [u8; 16];
+
+fn half(key: &Key) -> &Half {
+    key.first_chunk().expect("a key is longer than its half")
+}
+
+impl Hash for HeadKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Borrow<Key> for HeadKey {
+    fn borrow(&self) -> &Key {
+        &self.0
+    }
+}
+
+impl Borrow<Half> for HeadKey {
+    fn borrow(&self) -> &Half {
+        half(&self.0)
+    }
 }
 
 /// An object found by its own key.
@@ -82,6 +117,12 @@ pub(crate) struct ByKey(pub(crate) Arc<Object>);
 impl Borrow<Key> for ByKey {
     fn borrow(&self) -> &Key {
         self.0.key()
+    }
+}
+
+impl Borrow<Half> for ByKey {
+    fn borrow(&self) -> &Half {
+        half(self.0.key())
     }
 }
 
@@ -137,6 +178,7 @@ impl Index {
             bans,
             tags,
             families: Families::default(),
+            engines: OnceLock::new(),
         }
     }
 
@@ -175,24 +217,28 @@ impl Index {
         }
     }
 
-    /// An object went out, which happens once to each that came in. No shard is locked: what goes with it is taken out
-    /// here.
-    fn leave(&self, object: &Arc<Object>) {
+    /// An object went out, which happens once to each that came in; `entry` was taken from it then. No shard is locked: what
+    /// goes with it is taken out here.
+    fn leave(&self, object: &Arc<Object>, entry: Option<Entry>) {
+        if let Some(entry) = entry {
+            return self.leave_written(object, entry);
+        }
         self.deaths.fetch_add(1, Ordering::Relaxed);
         let is_sparse = object.flags().has(Flags::SPARSE);
         if is_sparse && is_segment(object) {
-            self.families.leave(object);
+            self.families.leave_segment(object.key());
             return;
         }
         self.moves.fetch_add(1, Ordering::Relaxed);
         self.bans.leave(object);
         self.tags_leave(object);
-        if is_sparse {
-            let orphans = self.families.leave(object);
-            orphans.iter().flat_map(|key| self.objects(key)).for_each(|segment| {
-                self.unlink(&segment);
-            });
+        if is_sparse && let Some(base) = base_of(object) {
+            self.end_family(&base);
         }
+    }
+
+    fn shard_of(&self, key: &Half) -> MutexGuard<'_, Shard> {
+        self.shards[usize::from(u16::from_le_bytes([key[0], key[1]])) % SHARDS].lock()
     }
 
     pub(crate) fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
@@ -216,24 +262,46 @@ impl Index {
             .iter()
             .map(|shard| {
                 let shard = shard.lock();
-                (shard.single.len() + shard.heads.len()) as u64
+                (shard.single.len() + shard.heads.len() + shard.cold.len()) as u64
             })
             .sum()
     }
 
-    /// Takes `object` out: it is purged, banned, expired or replaced. False if another did so before.
+    /// Takes `object` out: it is purged, banned, expired or replaced; its entry ends with it. False if another did so before,
+    /// or it was evicted.
     pub fn unlink(&self, object: &Arc<Object>) -> bool {
         let first = object.unlink();
-        self.forget(object);
+        let (removed, entry) = {
+            let mut shard = self.shard(object.key());
+            let resident = shard.remove(object);
+            // Evicted just now, its entry may stand for it already.
+            let entry = object.entry();
+            let was_in =
+                resident.is_some() || entry.is_some_and(|entry| shard.cold.remove(entry, object.key()));
+            (was_in.then_some(resident), if was_in { object.take_entry() } else { None })
+        };
+        // After the lock: it may be the last reference, and freeing takes time.
+        if removed.is_some() {
+            self.leave(object, entry);
+        }
         first
     }
 
-    /// Takes an object that is gone out of its shard.
-    fn forget(&self, object: &Arc<Object>) {
-        let removed = self.shard(object.key()).remove(object);
-        // After the lock: it may be the last reference, and freeing takes time.
-        if let Some(object) = removed {
-            self.leave(&object);
+    /// Takes an object that was evicted out of its shard. If it has an entry, that stands in its place.
+    fn forget_evicted(&self, object: &Arc<Object>) {
+        let (removed, entry) = {
+            let mut shard = self.shard(object.key());
+            let removed = shard.remove(object);
+            let entry = object.entry().filter(|_| removed.is_some());
+            if let Some(entry) = entry {
+                Self::cool(&mut shard, object, entry);
+            }
+            (removed, entry)
+        };
+        match (removed, entry) {
+            (Some(object), None) => self.leave(&object, None),
+            (Some(_), Some(_)) => drop(self.deaths.fetch_add(1, Ordering::Relaxed)),
+            (None, _) => {}
         }
     }
 
@@ -272,12 +340,6 @@ impl Index {
         if shard.has(object) {
             act();
         }
-    }
-}
-
-impl Evictions for Index {
-    fn evicted(&self, object: &Arc<Object>) {
-        self.forget(object);
     }
 }
 
@@ -322,6 +384,29 @@ impl Shard {
         self.heads.get(key).map_or(0, |head| head.waiters.len())
     }
 
+    /// The object of `entry`, whose key begins with `half`.
+    fn resident(&self, entry: Entry, half: &Half) -> Option<Arc<Object>> {
+        let single = self.single.get(half).into_iter().map(|found| &found.0);
+        let variants = self.heads.get(half).into_iter().flat_map(|head| head.variants.iter());
+        single.chain(variants).find(|object| object.entry() == Some(entry)).cloned()
+    }
+
+    /// An object that is in the index has become resident.
+    fn take_in(&mut self, object: Arc<Object>) {
+        let key = *object.key();
+        if !self.heads.contains_key(&key) && !self.single.contains(&key) {
+            self.single.insert(ByKey(object));
+            return;
+        }
+        let head = self.head(&key);
+        // The newest last.
+        let place = head.variants.partition_point(|other| other.origin_time() <= object.origin_time());
+        head.variants.insert(place, object);
+        // Only a look at all of them tells which one answers.
+        head.variants.iter().for_each(|object| object.shade());
+        self.simplify(&key);
+    }
+
     /// Takes `object` out; the returned references are to be dropped after the lock.
     fn remove(&mut self, object: &Arc<Object>) -> Option<Arc<Object>> {
         if self.single.get(object.key()).is_some_and(|entry| Arc::ptr_eq(&entry.0, object)) {
@@ -338,7 +423,7 @@ impl Shard {
     /// The head of `key`, made from the single object if there is one, or new.
     pub(crate) fn head(&mut self, key: &Key) -> &mut Head {
         let single = self.single.take(key);
-        let head = self.heads.entry(*key).or_default();
+        let head = self.heads.entry(HeadKey(*key)).or_default();
         head.variants.extend(single.map(|entry| entry.0));
         head
     }

@@ -1,5 +1,6 @@
 //! Ending objects by their key or by surrogate keys, at once or softly.
 
+use super::cold::Standing;
 use super::{Index, Key};
 use base::{Seconds, Time};
 use copal_base as base;
@@ -26,22 +27,50 @@ impl Remainder {
     /// Shortens the life of `object`; false if that is as short already.
     pub fn apply(&self, object: &Object, now: Time) -> bool {
         let (origin, before) = (object.origin_time(), (object.ttl(), object.grace(), object.keep()));
-        // In the precision in which the object keeps it, so that what is the same compares so.
-        let ttl = f64::from((now + self.ttl - origin).max(0.0) as f32).min(before.0);
-        let grace = self.grace.map_or(before.1, |grace| grace.max(0.0).min(before.1));
-        let keep = self.keep.map_or(before.2, |keep| keep.max(0.0).min(before.2));
+        let (ttl, grace, keep) = self.of(origin, before, now);
         let shorter = (ttl, grace, keep) != before;
         if shorter {
             object.set_times(origin, ttl, grace, keep);
         }
         shorter
     }
+
+    /// What is left of ttl, grace and keep, in the precision in which they are kept, so that what is the same compares so.
+    pub(super) fn of(
+        &self,
+        origin: Time,
+        before: (Seconds, Seconds, Seconds),
+        now: Time,
+    ) -> (Seconds, Seconds, Seconds) {
+        let ttl = f64::from((now + self.ttl - origin).max(0.0) as f32).min(before.0);
+        let grace = self.grace.map_or(before.1, |grace| f64::from(grace.max(0.0) as f32).min(before.1));
+        let keep = self.keep.map_or(before.2, |keep| f64::from(keep.max(0.0) as f32).min(before.2));
+        (ttl, grace, keep)
+    }
+}
+
+/// What a purge has ended, or shortened.
+#[derive(Debug, Default)]
+pub struct Purged {
+    /// Objects in memory, each with how many of the words that were given name it.
+    pub objects: Vec<(Arc<Object>, u64)>,
+    /// How many there were besides that are on devices alone.
+    pub entries: u64,
+    /// How often the words that were given name one of all these.
+    pub times: u64,
+}
+
+impl Purged {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.objects.len() as u64 + self.entries
+    }
 }
 
 impl Index {
-    /// Takes out every object under `key` and returns those that nobody took out before.
-    pub fn purge(&self, key: &Key) -> Vec<Arc<Object>> {
-        self.unlink_all(self.objects(key))
+    /// Takes out everything under `key`, and returns what nobody took out before.
+    pub fn purge(&self, key: &Key) -> Purged {
+        self.end_all(key, self.objects(key))
     }
 
     /// The resource under `key` has changed: takes out every response to it, and returns those that nobody took out
@@ -49,7 +78,7 @@ impl Index {
     /// they say nothing of its state.
     ///
     /// Source: RFC 9111, section 4.4.
-    pub fn invalidate(&self, key: &Key) -> Vec<Arc<Object>> {
+    pub fn invalidate(&self, key: &Key) -> Purged {
         let mut objects = {
             let mut shard = self.shard(key);
             if let Some(head) = shard.heads.get_mut(key) {
@@ -58,26 +87,91 @@ impl Index {
             shard.objects(key)
         };
         objects.retain(|object| object.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) == 0);
-        self.unlink_all(objects)
+        self.end_all(key, objects)
     }
 
-    /// Takes out every object that has one of the surrogate keys in `text` and returns those that nobody took out before,
-    /// with how many of the words in `text` name each.
-    pub fn purge_tagged(&self, text: &[u8]) -> Vec<(Arc<Object>, u64)> {
-        let mut found = self.tags.find(text);
-        found.retain(|(object, _)| self.unlink(object));
-        found
+    /// Shortens the life of everything under `key`.
+    pub fn shorten(&self, key: &Key, remainder: &Remainder, now: Time) -> (Vec<(Arc<Object>, bool)>, u64) {
+        let objects = self.objects(key).into_iter().map(|object| {
+            let shorter = remainder.apply(&object, now);
+            (object, shorter)
+        });
+        let objects = objects.collect();
+        let cold = self.cold(key);
+        cold.iter().for_each(|(entry, facts)| {
+            self.shorten_cold(*entry, facts, remainder, now);
+        });
+        (objects, cold.len() as u64)
     }
 
-    /// The objects that have one of the surrogate keys in `text` and are fresh still.
-    pub fn fresh_tagged(&self, text: &[u8], now: Time) -> Vec<Arc<Object>> {
-        let found = self.tags.find(text).into_iter().map(|(object, _)| object);
-        found.filter(|object| object.origin_time() + object.ttl() > now).collect()
+    /// Takes out everything that has one of the surrogate keys in `text`, and returns what nobody took out before.
+    pub fn purge_tagged(&self, text: &[u8]) -> Purged {
+        let mut purged = Purged::default();
+        let mut end = |object: Arc<Object>, times: u64| {
+            if self.unlink(&object) {
+                purged.times += times;
+                purged.objects.push((object, times));
+            }
+        };
+        let found = self.tags.find(text);
+        found.objects.into_iter().for_each(|(object, times)| end(object, times));
+        let mut cold = Vec::new();
+        for (entry, times) in found.entries {
+            match self.by_entry(entry) {
+                Some(Standing::Resident(object)) => end(object, times),
+                Some(Standing::Cold(facts)) => cold.push((entry, facts, times)),
+                None => {}
+            }
+        }
+        for (entry, facts, times) in cold {
+            if self.end_entry(entry, &facts) {
+                purged.entries += 1;
+                purged.times += times;
+            } else if let Some(Standing::Resident(object)) = self.by_entry(entry) {
+                // It was loaded just now.
+                self.unlink(&object);
+                purged.entries += 1;
+                purged.times += times;
+            }
+        }
+        purged
     }
 
-    fn unlink_all(&self, mut objects: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
+    /// Shortens the life of what has one of the surrogate keys in `text` and is fresh still: the objects, whether each
+    /// became shorter, and how many there are on devices alone.
+    pub fn shorten_tagged(
+        &self,
+        text: &[u8],
+        remainder: &Remainder,
+        now: Time,
+    ) -> (Vec<(Arc<Object>, bool)>, u64) {
+        let found = self.tags.find(text);
+        let mut objects: Vec<Arc<Object>> = found.objects.into_iter().map(|(object, _)| object).collect();
+        let mut cold = 0;
+        for (entry, _) in found.entries {
+            match self.by_entry(entry) {
+                Some(Standing::Resident(object)) => objects.push(object),
+                Some(Standing::Cold(facts)) if facts.origin_time + f64::from(facts.ttl) > now => {
+                    self.shorten_cold(entry, &facts, remainder, now);
+                    cold += 1;
+                }
+                Some(Standing::Cold(_)) | None => {}
+            }
+        }
+        objects.retain(|object| object.origin_time() + object.ttl() > now);
+        let objects = objects.into_iter().map(|object| {
+            let shorter = remainder.apply(&object, now);
+            (object, shorter)
+        });
+        (objects.collect(), cold)
+    }
+
+    fn end_all(&self, key: &Key, mut objects: Vec<Arc<Object>>) -> Purged {
+        // What is evicted meanwhile is cold by then.
         objects.retain(|object| self.unlink(object));
-        objects
+        let entries = self.end_cold(key, |_| true) as u64;
+        let times = objects.len() as u64 + entries;
+        Purged { objects: objects.into_iter().map(|object| (object, 1)).collect(), entries, times }
     }
 }
 

@@ -4,10 +4,11 @@
 //! key (128 bits of its SHA-256) > one object | a set of objects
 //! ```
 //!
-//! An object's keys are not kept beside it: they stand in its head, and are read from there again when it goes. So a link
-//! costs about 50 bytes where its key has no other object and about 16 where it has many, and nothing where an object has
-//! no keys. How many links there may be is bounded; an object whose keys find no room is not stored, since it could not be
-//! purged.
+//! The keys of an object in memory alone are not kept beside it: they stand in its head, and are read from there again when
+//! it goes. So a link costs about 50 bytes where its key has no other object and about 16 where it has many, and nothing
+//! where an object has no keys. An object that has a record on a device is linked by the number of its entry, whether it is
+//! resident or not; its engine keeps the keys. How many links there may be is bounded; an object whose keys find no room is
+//! not stored, since it could not be purged.
 
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use store::Object;
+use store::{Entry, Object};
 use wire::Fields;
 
 use copal_store as store;
@@ -33,7 +34,7 @@ const SHARDS: usize = 64;
 const SHRINK: usize = 4;
 
 /// 128 bits of a key's SHA-256: no two keys that anybody can find have the same.
-type Tag = u128;
+pub(crate) type Tag = u128;
 
 /// What there is, for counters.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -63,16 +64,31 @@ pub struct Tags {
 
 #[derive(Debug, Default)]
 struct Shard {
-    keys: HashMap<Tag, Members, BuildHasherDefault<TagHasher>>,
+    /// Links to objects that are in memory alone.
+    objects: Table<Link>,
+    /// Links to objects that have a record.
+    entries: Table<Entry>,
+}
+
+/// Links by key.
+#[derive(Debug)]
+struct Table<L> {
+    keys: HashMap<Tag, Members<L>, BuildHasherDefault<TagHasher>>,
     set_bytes: u64,
 }
 
+impl<L> Default for Table<L> {
+    fn default() -> Self {
+        Self { keys: HashMap::default(), set_bytes: 0 }
+    }
+}
+
 #[derive(Debug)]
-enum Members {
-    One(Link),
+enum Members<L> {
+    One(L),
     #[allow(clippy::box_collection)]
     // Most tags have one object: a set in place would make their entries four times as large.
-    Many(Box<HashSet<Link>>),
+    Many(Box<HashSet<L>>),
 }
 
 /// An object, told from others by where it lies. It does not keep the object, but its place from being used again.
@@ -162,7 +178,7 @@ impl Tags {
     }
 
     /// The tags of an object, each once.
-    fn of(&self, object: &Object) -> Vec<Tag> {
+    pub(super) fn of(&self, object: &Object) -> Vec<Tag> {
         let mut head = Fields::new();
         crate::head::load(object.head(), &mut head);
         let mut found: Vec<Tag> = self.fields.iter().flat_map(|name| head.all(name)).flat_map(tags).collect();
@@ -175,20 +191,37 @@ impl Tags {
         &self.shards[(tag >> 64) as usize % SHARDS]
     }
 
+    /// Counts `count` further links. False if there is no room for them.
+    fn take_room(&self, count: usize) -> bool {
+        let count = count as u64;
+        let before = self.links.fetch_add(count, Ordering::Relaxed);
+        let fits = before + count <= self.max.load(Ordering::Relaxed);
+        if !fits {
+            self.links.fetch_sub(count, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        fits
+    }
+
     /// Takes in an object. False if there is no room for its keys.
     pub(super) fn enter(&self, object: &Arc<Object>) -> bool {
         let tags = self.of(object);
-        let count = tags.len() as u64;
-        let before = self.links.fetch_add(count, Ordering::Relaxed);
-        if before + count > self.max.load(Ordering::Relaxed) {
-            self.links.fetch_sub(count, Ordering::Relaxed);
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        if !self.take_room(tags.len()) {
             return false;
         }
         for tag in tags {
-            self.shard(tag).lock().add(tag, Link(Arc::downgrade(object)));
+            self.shard(tag).lock().objects.add(tag, Link(Arc::downgrade(object)));
         }
         true
+    }
+
+    /// Takes in an entry that has these tags. False if there is no room for them.
+    pub(super) fn enter_entry(&self, entry: Entry, tags: &[Tag]) -> bool {
+        let fits = self.take_room(tags.len());
+        if fits {
+            tags.iter().for_each(|tag| self.shard(*tag).lock().entries.add(*tag, entry));
+        }
+        fits
     }
 
     /// Lets go of an object that was taken in.
@@ -197,23 +230,58 @@ impl Tags {
         self.links.fetch_sub(tags.len() as u64, Ordering::Relaxed);
         let link = Link(Arc::downgrade(object));
         for tag in tags {
-            self.shard(tag).lock().remove(tag, &link);
+            self.shard(tag).lock().objects.remove(tag, &link);
         }
     }
 
-    /// The objects of any key that `text` names, each once, and by how many of its words.
-    pub(super) fn find(&self, text: &[u8]) -> Vec<(Arc<Object>, u64)> {
-        let mut links: HashMap<Link, u64> = HashMap::new();
-        for tag in tags(text) {
-            match self.shard(tag).lock().keys.get(&tag) {
-                None => {}
-                Some(Members::One(link)) => *links.entry(link.clone()).or_default() += 1,
-                Some(Members::Many(set)) => {
-                    set.iter().for_each(|link| *links.entry(link.clone()).or_default() += 1);
-                }
-            }
+    /// Lets go of an entry that was taken in with these tags.
+    pub(super) fn leave_entry(&self, entry: Entry, tags: &[Tag]) {
+        self.links.fetch_sub(tags.len() as u64, Ordering::Relaxed);
+        tags.iter().for_each(|tag| self.shard(*tag).lock().entries.remove(*tag, &entry));
+    }
+
+    /// An object that has these tags got a record: from now on it is linked by its entry.
+    pub(super) fn now_entry(&self, object: &Arc<Object>, entry: Entry, tags: &[Tag]) {
+        let link = Link(Arc::downgrade(object));
+        for tag in tags {
+            let mut shard = self.shard(*tag).lock();
+            shard.objects.remove(*tag, &link);
+            shard.entries.add(*tag, entry);
         }
-        links.iter().filter_map(|(link, times)| Some((link.0.upgrade()?, *times))).collect()
+    }
+
+    /// The record of an object that has these tags went, and the object is still there.
+    pub(super) fn now_object(&self, object: &Arc<Object>, entry: Entry, tags: &[Tag]) {
+        for tag in tags {
+            let mut shard = self.shard(*tag).lock();
+            shard.entries.remove(*tag, &entry);
+            shard.objects.add(*tag, Link(Arc::downgrade(object)));
+        }
+    }
+
+    /// The record of what has these tags moved to another device.
+    pub(super) fn moved(&self, from: Entry, to: Entry, tags: &[Tag]) {
+        for tag in tags {
+            let mut shard = self.shard(*tag).lock();
+            shard.entries.remove(*tag, &from);
+            shard.entries.add(*tag, to);
+        }
+    }
+
+    /// What has any key that `text` names, each once, and by how many of its words: objects that are in memory alone, and
+    /// entries.
+    pub(super) fn find(&self, text: &[u8]) -> Found {
+        let mut links: HashMap<Link, u64> = HashMap::new();
+        let mut entries: HashMap<Entry, u64> = HashMap::new();
+        for tag in tags(text) {
+            let shard = self.shard(tag).lock();
+            shard.objects.each(tag, |link| *links.entry(link.clone()).or_default() += 1);
+            shard.entries.each(tag, |entry| *entries.entry(*entry).or_default() += 1);
+        }
+        Found {
+            objects: links.iter().filter_map(|(link, times)| Some((link.0.upgrade()?, *times))).collect(),
+            entries: entries.into_iter().collect(),
+        }
     }
 
     /// What there is.
@@ -225,23 +293,43 @@ impl Tags {
         };
         for shard in &self.shards {
             let shard = shard.lock();
-            counts.keys += shard.keys.len() as u64;
-            // The table holds the link of a key that has one object.
-            let single = shard.keys.values().filter(|members| matches!(members, Members::One(_))).count();
-            let single = (single * size_of::<Link>()) as u64;
-            counts.key_bytes += (shard.keys.capacity() * (size_of::<(Tag, Members)>() + 1)) as u64 - single;
-            counts.link_bytes += single + shard.set_bytes;
+            shard.objects.count(&mut counts);
+            shard.entries.count(&mut counts);
         }
         counts
     }
 }
 
-fn set_bytes(set: &HashSet<Link>) -> u64 {
-    (size_of::<HashSet<Link>>() + set.capacity() * (size_of::<Link>() + 1)) as u64
+/// What [`Tags::find`] found, and how many of the words named each.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) objects: Vec<(Arc<Object>, u64)>,
+    pub(super) entries: Vec<(Entry, u64)>,
 }
 
-impl Shard {
-    fn add(&mut self, tag: Tag, link: Link) {
+fn set_bytes<L>(set: &HashSet<L>) -> u64 {
+    (size_of::<HashSet<L>>() + set.capacity() * (size_of::<L>() + 1)) as u64
+}
+
+impl<L: Eq + Hash> Table<L> {
+    fn each(&self, tag: Tag, mut act: impl FnMut(&L)) {
+        match self.keys.get(&tag) {
+            None => {}
+            Some(Members::One(link)) => act(link),
+            Some(Members::Many(set)) => set.iter().for_each(act),
+        }
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        counts.keys += self.keys.len() as u64;
+        // The table holds the link of a key that has one object.
+        let single = self.keys.values().filter(|members| matches!(members, Members::One(_))).count();
+        let single = (single * size_of::<L>()) as u64;
+        counts.key_bytes += (self.keys.capacity() * (size_of::<(Tag, Members<L>)>() + 1)) as u64 - single;
+        counts.link_bytes += single + self.set_bytes;
+    }
+
+    fn add(&mut self, tag: Tag, link: L) {
         match self.keys.remove(&tag) {
             None => drop(self.keys.insert(tag, Members::One(link))),
             Some(Members::One(first)) => {
@@ -258,7 +346,7 @@ impl Shard {
         }
     }
 
-    fn remove(&mut self, tag: Tag, link: &Link) {
+    fn remove(&mut self, tag: Tag, link: &L) {
         match self.keys.remove(&tag) {
             None => {}
             Some(Members::One(only)) if only == *link => {}
@@ -325,12 +413,12 @@ mod tests {
         let tagged = object(&[("xkey", "a  b,c"), ("XKEY", "d"), ("Surrogate-Key", "e a"), ("other", "f")]);
         assert!(table.enter(&tagged));
         for (text, count) in [("a", 1), ("b c", 1), ("d", 1), ("x,e", 1), ("f", 0), ("", 0), ("A", 0)] {
-            assert_eq!(table.find(text.as_bytes()).len(), count, "{text}");
+            assert_eq!(table.find(text.as_bytes()).objects.len(), count, "{text}");
         }
         assert_eq!((table.counts().keys, table.counts().links), (5, 5));
         table.leave(&tagged);
         assert_eq!((table.counts().keys, table.counts().links), (0, 0));
-        assert!(table.find(b"a").is_empty());
+        assert!(table.find(b"a").objects.is_empty());
     }
 
     #[test]
@@ -338,11 +426,11 @@ mod tests {
         let table = Tags::default();
         let objects: Vec<_> = (0..100).map(|at| object(&[("xkey", &format!("all k{at}"))])).collect();
         objects.iter().for_each(|object| assert!(table.enter(object)));
-        assert_eq!(table.find(b"all k7").len(), 100);
+        assert_eq!(table.find(b"all k7").objects.len(), 100);
         assert_eq!(table.counts().keys, 101);
         assert!(table.counts().link_bytes > 800);
         objects[1..].iter().for_each(|object| table.leave(object));
-        let left = table.find(b"all k0 all nosuch");
+        let left = table.find(b"all k0 all nosuch").objects;
         assert!(left.len() == 1 && Arc::ptr_eq(&left[0].0, &objects[0]) && left[0].1 == 3);
         table.leave(&objects[0]);
         let counts = table.counts();
@@ -356,7 +444,7 @@ mod tests {
         let (first, second) = (object(&[("xkey", "a b")]), object(&[("xkey", "b c")]));
         assert!(table.enter(&first));
         assert!(!table.enter(&second));
-        assert_eq!(table.find(b"b c").len(), 1);
+        assert_eq!(table.find(b"b c").objects.len(), 1);
         assert_eq!((table.counts().links, table.counts().refused), (2, 1));
     }
 
@@ -371,10 +459,29 @@ mod tests {
         assert!(!table.are_in(&Fields::new()));
     }
 
+    #[test]
+    fn what_has_a_record_is_found_by_its_entry() {
+        let table = Tags::default();
+        let tagged = object(&[("xkey", "a b")]);
+        assert!(table.enter(&tagged));
+        let (own, entry, other) = (table.of(&tagged), Entry::new(0, 7), Entry::new(1, 3));
+        table.now_entry(&tagged, entry, &own);
+        let found = table.find(b"a b x");
+        assert_eq!((found.objects.len(), found.entries), (0, vec![(entry, 2)]));
+        table.moved(entry, other, &own);
+        assert_eq!(table.find(b"b").entries, [(other, 1)]);
+        table.now_object(&tagged, other, &own);
+        assert_eq!((table.find(b"b").objects.len(), table.counts().links), (1, 2));
+        table.leave(&tagged);
+        assert!(table.enter_entry(entry, &own));
+        table.leave_entry(entry, &own);
+        assert_eq!((table.counts().keys, table.counts().links), (0, 0));
+    }
+
     /// What `docs/memory.md` states a link costs.
     #[test]
     fn a_link_stays_small() {
-        assert_eq!(size_of::<(Tag, Members)>(), 32);
+        assert_eq!(size_of::<(Tag, Members<Link>)>(), 32);
         assert_eq!(size_of::<Link>(), 8);
     }
 }

@@ -49,7 +49,7 @@ fn name(key: &Key) -> Name {
     name
 }
 
-fn base_of(master: &Object) -> Option<Key> {
+pub(crate) fn base_of(master: &Object) -> Option<Key> {
     Pieces::of(master).map(|pieces| pieces.base)
 }
 
@@ -61,41 +61,52 @@ impl Families {
     /// A sparse object comes into the index, and its shard there is locked. False if it must not: its family has ended, or
     /// it is no master.
     pub(crate) fn enter(&self, object: &Object) -> bool {
-        if is_segment(object) {
-            let name = name(object.key());
-            let mut shard = self.shard(&name);
-            let Some(family) = shard.get_mut(&name) else { return false };
-            let number = segment_number(&family.base, object.key());
-            *family.segments.entry(number).or_default() += 1;
-            return true;
+        match is_segment(object) {
+            true => self.enter_segment(object.key()),
+            false => base_of(object).is_some_and(|base| {
+                self.enter_master(&base);
+                true
+            }),
         }
-        let Some(base) = base_of(object) else { return false };
-        let name = name(&base);
+    }
+
+    /// A segment comes in. False if its family has ended.
+    pub(crate) fn enter_segment(&self, key: &Key) -> bool {
+        let name = name(key);
         let mut shard = self.shard(&name);
-        let family =
-            shard.entry(name).or_insert_with(|| Family { base, masters: 0, segments: HashMap::new() });
-        family.masters = family.masters.saturating_add(1);
+        let Some(family) = shard.get_mut(&name) else { return false };
+        let number = segment_number(&family.base, key);
+        *family.segments.entry(number).or_default() += 1;
         true
     }
 
-    /// A sparse object went out. The keys of those that go with it.
-    pub(crate) fn leave(&self, object: &Object) -> Vec<Key> {
-        if is_segment(object) {
-            let name = name(object.key());
-            let mut shard = self.shard(&name);
-            if let Some(family) = shard.get_mut(&name) {
-                let number = segment_number(&family.base, object.key());
-                if let Entry::Occupied(mut count) = family.segments.entry(number) {
-                    *count.get_mut() -= 1;
-                    if *count.get() == 0 {
-                        count.remove();
-                    }
+    /// A master of the segments under `base` comes in.
+    pub(crate) fn enter_master(&self, base: &Key) {
+        let name = name(base);
+        let mut shard = self.shard(&name);
+        let family =
+            shard.entry(name).or_insert_with(|| Family { base: *base, masters: 0, segments: HashMap::new() });
+        family.masters = family.masters.saturating_add(1);
+    }
+
+    /// A segment went out.
+    pub(crate) fn leave_segment(&self, key: &Key) {
+        let name = name(key);
+        let mut shard = self.shard(&name);
+        if let Some(family) = shard.get_mut(&name) {
+            let number = segment_number(&family.base, key);
+            if let Entry::Occupied(mut count) = family.segments.entry(number) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
                 }
             }
-            return Vec::new();
         }
-        let Some(base) = base_of(object) else { return Vec::new() };
-        let name = name(&base);
+    }
+
+    /// A master of the segments under `base` went out. The keys of those that go with it.
+    pub(crate) fn leave_master(&self, base: &Key) -> Vec<Key> {
+        let name = name(base);
         let mut shard = self.shard(&name);
         let Some(family) = shard.get_mut(&name) else { return Vec::new() };
         family.masters = family.masters.saturating_sub(1);
@@ -159,9 +170,9 @@ mod tests {
         }
 
         fn mine(&self, base: &Key, number: u64) -> Option<Busy> {
-            match claim(&self.index, base, number, 100.0, None, false) {
+            match claim(&self.index, base, number, 100.0, None, &Arc::default(), false) {
                 Claim::Mine(busy) => Some(busy),
-                Claim::Present(_) | Claim::Busy => None,
+                Claim::Present(_) | Claim::Loading | Claim::Busy => None,
             }
         }
 
@@ -253,12 +264,18 @@ mod tests {
         let (_, base) = bench.master(1);
         let busy = bench.mine(&base, 2).expect("nobody has it");
         let waiter = Some((7, Waker::noop()));
-        assert!(matches!(claim(&bench.index, &base, 2, 100.0, waiter, false), Claim::Busy));
+        assert!(matches!(claim(&bench.index, &base, 2, 100.0, waiter, &Arc::default(), false), Claim::Busy));
         assert!(busy.has_waiters());
-        assert!(matches!(claim(&bench.index, &base, 2, 100.0, None, true), Claim::Mine(_)), "the impatient");
-        assert!(matches!(claim(&bench.index, &base, 3, 100.0, None, false), Claim::Mine(_)));
+        assert!(
+            matches!(claim(&bench.index, &base, 2, 100.0, None, &Arc::default(), true), Claim::Mine(_)),
+            "the impatient"
+        );
+        assert!(matches!(claim(&bench.index, &base, 3, 100.0, None, &Arc::default(), false), Claim::Mine(_)));
         busy.insert(bench.object(segment_key(&base, 2), 206, None, b"x"));
-        assert!(matches!(claim(&bench.index, &base, 2, 1e8, None, false), Claim::Present(_)));
+        assert!(matches!(
+            claim(&bench.index, &base, 2, 1e8, None, &Arc::default(), false),
+            Claim::Present(_)
+        ));
     }
 
     #[test]

@@ -2,6 +2,15 @@
 //!
 //! Knows nothing of what the bytes mean. All calls block the thread that makes them.
 
+mod error;
+mod file;
+mod open;
+
+pub use error::OpenError;
+pub use file::FileDevice;
+pub use open::{OpenOptions, Taken};
+pub mod sim;
+
 use std::io;
 
 /// A file or a block device of fixed size. Calls may come from several threads at once; what two of them do to the

@@ -1,5 +1,7 @@
 //! What is known of a record without reading it, and what a caller gives to have one written.
 
+use super::bytes::Parser;
+
 /// The number of an entry within one volume. Stable over restarts, until the entry is gone; then it may be given to
 /// another record.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, PartialOrd, Ord)]
@@ -57,6 +59,19 @@ impl Facts {
             tail[12..].copy_from_slice(&self.grace.to_bits().to_le_bytes());
             tail
         })
+    }
+
+    /// As an entry has them: the key's first half, and of a piece its second half, too.
+    pub(super) fn for_entry(mut self, key: &[u8; 32], size: u32) -> Self {
+        let mut parser = Parser::new(key);
+        self.key = parser.array().unwrap_or_default();
+        self.size = size;
+        if self.is_piece() {
+            self.origin_time = parser.f64().unwrap_or_default();
+            self.ttl = parser.f32().unwrap_or_default();
+            self.grace = parser.f32().unwrap_or_default();
+        }
+        self
     }
 }
 

@@ -3,17 +3,40 @@
 //! Bytes in, bytes out: it knows no objects, no HTTP and no memory engine. The format is told in
 //! `docs/storage-format.md`. All calls block the thread that makes them.
 
+mod append;
+mod bans;
+mod buffer;
+mod bytes;
+mod change;
+mod checkpoint;
+mod core;
+mod counters;
+mod entry;
 mod error;
 mod events;
+mod evict;
 mod facts;
+mod inner;
+mod journal;
+mod mirror;
 mod options;
+mod page;
+mod reader;
+mod record;
+mod recover;
+mod scrub;
+mod start;
+mod superblock;
 
 pub use error::{BanError, OpenError, ReadError, WriteError};
 pub use events::{Events, Fate};
 pub use facts::{EntryId, Facts, NewRecord};
 pub use options::{Health, Options, ScrubReport, VolumeStatistics};
+pub use reader::RecordReader;
 
 use crate::device::Device;
+use change::Times;
+use inner::Inner;
 use std::io;
 use std::sync::Arc;
 
@@ -30,88 +53,133 @@ pub const LINKS_MAX: usize = 16 << 10;
 /// The longest ban, in bytes.
 pub const BAN_MAX: usize = 64 << 10;
 
+/// What records are aligned to, and what their sizes are counted in, in bytes.
+const UNIT: u64 = 512;
+/// The unit of a region in which its first record may begin: after the header.
+const FIRST_UNIT: u32 = (page::PAGE as u64 / UNIT) as u32;
+/// The number of no region.
+const NO_REGION: u32 = u32::MAX;
+
 /// A ban: its number, its time in seconds since 1970, its text.
 pub type Ban = (u32, f64, Vec<u8>);
 
-/// The log of one device. This commit has its face only: nothing is stored yet.
+/// The log of one device. See the module.
 pub struct Volume {
-    device: Arc<dyn Device>,
-    _events: Arc<dyn Events>,
+    inner: Arc<Inner>,
 }
 
 impl Volume {
     /// Opens the volume of `device`; formats it if it is new (its first and last 4 KiB are zero).
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing was written then, unless it is `Io`.
+    /// See [`OpenError`]. Nothing was written then, unless it is `Io`.
     pub fn open(
         device: Arc<dyn Device>,
-        _options: &Options,
+        options: &Options,
         events: Arc<dyn Events>,
     ) -> Result<Self, OpenError> {
-        Ok(Self { device, _events: events })
+        let started = start::start(&*device, options)?;
+        let inner = Inner::new(device, events, options, started);
+        if options.recover {
+            for _ in 0..2 {
+                inner
+                    .write_checkpoint(None)
+                    .map_err(|source| OpenError::Io { doing: "writing the list of objects", source })?;
+            }
+        }
+        Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The size of the largest record in bytes: header, parts and body.
+    /// The size of the largest record in bytes: header (160 bytes and 4 for 64 KiB of body), parts and body.
     pub fn record_max(&self) -> u64 {
-        self.device.size()
+        self.inner.record_max()
     }
 
-    /// Appends a record. May empty a region.
+    /// Appends a record. May empty a region, and asks and tells [`Events`] then.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write(&self, _record: &NewRecord<'_>) -> Result<EntryId, WriteError> {
-        Err(WriteError::Full)
+    pub fn write(&self, record: &NewRecord<'_>) -> Result<EntryId, WriteError> {
+        self.inner.write(record)
     }
 
-    /// Opens a record and verifies all but its body. The first read of the device takes `read_first` bytes.
+    /// Opens a record and verifies all but its body. The first read of the device takes `read_first` bytes of it.
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub fn open_record(&self, _id: EntryId, _read_first: usize) -> Result<RecordReader, ReadError> {
-        Err(ReadError::Gone)
+    pub fn open_record(&self, id: EntryId, read_first: usize) -> Result<RecordReader, ReadError> {
+        RecordReader::open(&self.inner, id, read_first)
     }
 
-    /// What is known of an entry.
-    pub fn facts(&self, _id: EntryId) -> Option<Facts> {
-        None
+    /// What is known of an entry. Takes no lock.
+    pub fn facts(&self, id: EntryId) -> Option<Facts> {
+        self.inner.table.load(id).map(|known| known.facts)
     }
 
     /// The links of an entry that has any.
-    pub fn links(&self, _id: EntryId) -> Option<Box<[u8]>> {
-        None
+    pub fn links(&self, id: EntryId) -> Option<Box<[u8]>> {
+        self.inner.table.load(id).filter(|known| known.has_links)?;
+        Some(self.inner.core.lock().links(id)).filter(|links| !links.is_empty()).map(Into::into)
     }
 
-    /// Calls `each` with every entry there is. Entries that come or go meanwhile may or may not be among them.
-    pub fn for_each(&self, _each: impl FnMut(EntryId, &Facts, &[u8])) {}
+    /// Calls `each` with every entry there is, with no lock held. Entries that come or go meanwhile may or may not be
+    /// among them.
+    pub fn for_each(&self, mut each: impl FnMut(EntryId, &Facts, &[u8])) {
+        let end = self.inner.core.lock().entries_end;
+        for id in (0..end).map(EntryId) {
+            let Some(known) = self.inner.table.load(id) else { continue };
+            let links = if known.has_links { self.links(id).unwrap_or_default() } else { Box::default() };
+            each(id, &known.facts, &links);
+        }
+    }
 
-    /// Takes an entry out.
-    pub fn remove(&self, _id: EntryId) {}
+    /// Takes an entry out. Durable with the next [`sync`](Self::sync) or [`tick`](Self::tick), as all changes are; when
+    /// many of them are pending this waits until they are written.
+    pub fn remove(&self, id: EntryId) {
+        self.inner.change().remove(&self.inner.table, id, None);
+    }
 
     /// Gives an entry other times. Of a piece only `keep` is taken.
-    pub fn set_times(&self, _id: EntryId, _origin_time: f64, _ttl: f32, _grace: f32, _keep: f32) {}
+    pub fn set_times(&self, id: EntryId, origin_time: f64, ttl: f32, grace: f32, keep: f32) {
+        self.inner.change().set_times(&self.inner.table, id, &Times { origin_time, ttl, grace, keep });
+    }
 
     /// Notes the newest ban that an entry has been tested against.
-    pub fn set_ban(&self, _id: EntryId, _ban: u32) {}
+    pub fn set_ban(&self, id: EntryId, ban: u32) {
+        self.inner.change().set_ban(&self.inner.table, id, ban);
+    }
 
-    /// Notes use in memory; a checkpoint makes it durable.
-    pub fn note_use(&self, _id: EntryId, _hits: u16, _last_use: u32) {}
+    /// Notes use in memory; a checkpoint makes it durable. Takes no lock.
+    pub fn note_use(&self, id: EntryId, hits: u16, last_use: u32) {
+        if let Some(entry) = self.inner.table.get(id) {
+            entry.note_use(hits, last_use);
+        }
+    }
 
-    /// Keeps a ban; durable on return.
+    /// Keeps a ban; durable on return. Numbers are the caller's.
     ///
     /// # Errors
     /// See [`BanError`].
-    pub fn add_ban(&self, _number: u32, _time: f64, _text: &[u8]) -> Result<(), BanError> {
-        Err(BanError::Full)
+    pub fn add_ban(&self, number: u32, time: f64, text: &[u8]) -> Result<(), BanError> {
+        let mut bans = self.inner.bans.lock();
+        if self.inner.has_failed() {
+            return Err(BanError::Failed);
+        }
+        let added = bans.add(&*self.inner.device, (number, time, text.to_vec()), &self.inner.counters);
+        if matches!(added, Err(BanError::Io(_))) {
+            self.inner.fail();
+        }
+        added
     }
 
     /// Forgets the bans for whose number `keep` says no. They may be there again after a restart.
-    pub fn drop_bans(&self, _keep: &dyn Fn(u32) -> bool) {}
+    pub fn drop_bans(&self, keep: &dyn Fn(u32) -> bool) {
+        self.inner.bans.lock().list.retain(|(number, ..)| keep(*number));
+    }
 
     /// The bans, in the order in which they were added.
     pub fn bans(&self) -> Vec<Ban> {
-        Vec::new()
+        self.inner.bans.lock().list.clone()
     }
 
     /// Makes pending changes durable, and writes a checkpoint if one is due. For a thread that calls it regularly.
@@ -119,7 +187,8 @@ impl Volume {
     /// # Errors
     /// The device's; the volume has failed then.
     pub fn tick(&self) -> io::Result<()> {
-        Ok(())
+        self.inner.commit()?;
+        if self.inner.is_checkpoint_due() { self.inner.write_checkpoint(None) } else { Ok(()) }
     }
 
     /// Makes every removal and every change of times or bans before the call durable.
@@ -127,7 +196,7 @@ impl Volume {
     /// # Errors
     /// The device's; the volume has failed then, and nothing is promised.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(())
+        self.inner.commit()
     }
 
     /// Writes out what records were collected, and makes all durable.
@@ -135,95 +204,86 @@ impl Volume {
     /// # Errors
     /// The device's; the volume has failed then.
     pub fn flush_data(&self) -> io::Result<()> {
-        Ok(())
+        let mut log = self.inner.log.lock();
+        if self.inner.has_failed() {
+            return Err(inner::failed());
+        }
+        self.inner.flush_log(&mut log)?;
+        drop(log);
+        self.inner.commit()?;
+        self.inner.noticing(self.inner.device.sync())
     }
 
-    /// Ends in order: everything written out, and a checkpoint, so that the next start has nothing to replay.
+    /// Ends in order: everything written out, and a checkpoint, so that the next start has nothing to replay. No record
+    /// can be written after it.
     ///
     /// # Errors
     /// The device's.
     pub fn close(&self) -> io::Result<()> {
-        Ok(())
+        let mut log = self.inner.log.lock();
+        if self.inner.has_failed() {
+            return Err(inner::failed());
+        }
+        self.inner.drain();
+        self.inner.flush_log(&mut log)?;
+        self.inner.write_checkpoint(Some(log.open.or(log.resume)))
     }
 
     /// Verifies the next records, about `bytes_max` bytes of them, and drops those that are damaged.
-    pub fn scrub(&self, _bytes_max: u64) -> ScrubReport {
-        ScrubReport::default()
+    pub fn scrub(&self, bytes_max: u64) -> ScrubReport {
+        self.inner.scrub(bytes_max)
     }
 
     /// Takes no more records from now on; what is there can be read and removed.
-    pub fn drain(&self) {}
+    pub fn drain(&self) {
+        self.inner.drain();
+    }
 
     /// Whether it can be used.
     pub fn health(&self) -> Health {
-        Health::Good
+        self.inner.health()
     }
 
     /// What it has done and holds.
     pub fn statistics(&self) -> VolumeStatistics {
-        VolumeStatistics::default()
+        let inner = &self.inner;
+        let (superblock, counters) = (&inner.superblock, &inner.counters);
+        let bans = inner.bans.lock().list.len() as u64;
+        let core = inner.core.lock();
+        VolumeStatistics {
+            bytes_max: u64::from(superblock.region_count) * u64::from(superblock.region_size),
+            bytes: core.live_units * UNIT,
+            entries_max: u64::from(superblock.entries_max),
+            entries: core.entries,
+            links_bytes: core.links_bytes,
+            regions: u64::from(superblock.region_count),
+            regions_free: core.free_regions.len() as u64,
+            regions_evicted: counters.regions_evicted.get(),
+            evicted: counters.evicted.get(),
+            reinserted: counters.reinserted.get(),
+            written: counters.written.get(),
+            written_bytes: counters.written_bytes.get(),
+            device_written_bytes: counters.device_written_bytes.get(),
+            opened: counters.opened.get(),
+            device_read_bytes: counters.device_read_bytes.get(),
+            read_errors: counters.read_errors.get(),
+            damaged: counters.damaged.get(),
+            journal_syncs: counters.journal_syncs.get(),
+            journal_pages: counters.journal_pages.get(),
+            checkpoints: counters.checkpoints.get(),
+            bans,
+            scrubbed: counters.scrubbed.get(),
+        }
+    }
+
+    /// Checks what must always hold, and panics if it does not: for tests, while nothing else uses the volume.
+    pub fn check(&self) {
+        self.inner.core.lock().check(&self.inner.table);
     }
 }
 
-/// A record being read. All that it gives was verified.
-#[derive(Debug)]
-pub struct RecordReader {
-    key: [u8; 32],
-    facts: Facts,
-    vxid: u32,
-    variant: Box<[u8]>,
-    head: Box<[u8]>,
-    plan: Option<Box<[u8]>>,
-    links: Box<[u8]>,
-    body_length: u64,
-}
-
-impl RecordReader {
-    /// The whole key.
-    pub fn key(&self) -> &[u8; 32] {
-        &self.key
-    }
-
-    /// What the entry said when the record was opened; of a piece, the times that it was written with.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    /// The transaction that fetched it.
-    pub fn vxid(&self) -> u32 {
-        self.vxid
-    }
-
-    /// What tells the variant from others.
-    pub fn variant(&self) -> &[u8] {
-        &self.variant
-    }
-
-    /// The head.
-    pub fn head(&self) -> &[u8] {
-        &self.head
-    }
-
-    /// The plan of the body.
-    pub fn plan(&self) -> Option<&[u8]> {
-        self.plan.as_deref()
-    }
-
-    /// What ties the entry to others.
-    pub fn links(&self) -> &[u8] {
-        &self.links
-    }
-
-    /// The length of the body.
-    pub fn body_length(&self) -> u64 {
-        self.body_length
-    }
-
-    /// Gives the next bytes of the body: how many, 0 at its end (or for an empty `out`).
-    ///
-    /// # Errors
-    /// See [`ReadError`].
-    pub fn next(&mut self, _out: &mut [u8]) -> Result<usize, ReadError> {
-        Ok(0)
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Volume").field("superblock", &self.inner.superblock).finish_non_exhaustive()
     }
 }

@@ -18,6 +18,7 @@ use crate::local::Local;
 use base::Seconds;
 use base::vxid::Vxid;
 use catalog::index::busy::Busy;
+use catalog::index::cold::Loads;
 use catalog::sparse::claim::{Claim, TTL, claim, is_there};
 use catalog::sparse::layout::{Layout, Pieces, segment_key};
 use copal_base as base;
@@ -58,6 +59,8 @@ pub(crate) struct Job {
     stop: u64,
     /// Claims of the next segments, in order.
     claims: VecDeque<Busy>,
+    /// Its findings about segments on devices.
+    loads: Arc<Loads>,
     /// What follows goes to the reader alone.
     private: bool,
     stored: u64,
@@ -109,6 +112,7 @@ impl Job {
             number,
             stop,
             claims: VecDeque::new(),
+            loads: Arc::new(Loads::of_segments()),
             private: false,
             stored: 0,
             patience: Patience::default(),
@@ -129,9 +133,10 @@ impl Job {
             if next >= self.stop {
                 break;
             }
-            match claim(&self.local.shared.index, &self.pieces.base, next, self.local.now(), None, false) {
+            let (index, now) = (&self.local.shared.index, self.local.now());
+            match claim(index, &self.pieces.base, next, now, None, &self.loads, false) {
                 Claim::Mine(busy) => self.claims.push_back(busy),
-                Claim::Present(_) | Claim::Busy => self.stop_at(next),
+                Claim::Present(_) | Claim::Loading | Claim::Busy => self.stop_at(next),
             }
         }
     }

@@ -23,6 +23,7 @@ use crate::body::{Aborted, Ready, Source};
 use crate::fetch::Refusal;
 use crate::known::Known;
 use base::vxid::Vxid;
+use catalog::index::cold::Loads;
 use catalog::sparse::claim::{Claim, claim, is_there};
 use catalog::sparse::layout::{Pieces, segment_key};
 use copal_base as base;
@@ -84,6 +85,8 @@ pub(crate) struct Reader {
     range: usize,
     at: u64,
     open: Option<(Arc<Object>, Cursor)>,
+    /// The slices go to a system call alone.
+    for_kernel: bool,
     /// The segment that was last read, for another range in it.
     last: Option<(u64, Arc<Object>)>,
     jobs: Vec<JobHandle>,
@@ -93,6 +96,8 @@ pub(crate) struct Reader {
     /// Where the reader was when it last looked ahead.
     lookahead_from: Option<Position>,
     waiter: u64,
+    /// Its findings about segments on devices.
+    loads: Arc<Loads>,
     waits_for: Option<u64>,
     patience: Option<Pin<Box<Sleep>>>,
     impatient: bool,
@@ -146,11 +151,13 @@ impl Reader {
             range: 0,
             at,
             open: None,
+            for_kernel: false,
             last: None,
             jobs: handle.into_iter().collect(),
             lookahead_segments: 0,
             lookahead_from: None,
             waiter,
+            loads: Arc::new(Loads::of_segments()),
             waits_for: None,
             patience: None,
             impatient: false,
@@ -242,8 +249,16 @@ impl Reader {
             }
             let local = &self.requester.local;
             let waiter = Some((self.waiter, context.waker()));
-            match claim(&local.shared.index, &self.pieces.base, number, local.now(), waiter, false) {
-                Claim::Present(_) => return Poll::Ready(Ok(())),
+            match claim(
+                &local.shared.index,
+                &self.pieces.base,
+                number,
+                local.now(),
+                waiter,
+                &self.loads,
+                false,
+            ) {
+                Claim::Present(_) | Claim::Loading => return Poll::Ready(Ok(())),
                 Claim::Mine(_) if self.known.object().is_gone() => return Poll::Ready(Err(Stop::Changed)),
                 Claim::Mine(busy) => self.start(position, busy),
                 Claim::Busy => {
@@ -286,14 +301,15 @@ impl Reader {
         }
     }
 
-    /// The bytes that can be read now, if they lie in a stored segment: the segment, and from where to where in it.
+    /// The bytes that can be read now, if they lie in a segment that is stored in memory: the segment, and from where to where
+    /// in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
         let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
         let end = self.ranges.get(self.range)?.1.min(end);
-        // A window's bytes can be read with its cursor only.
-        let is_stored =
-            object.state() == State::Stored && !object.is_windowed() && object.filled() >= end - start;
+        // The bytes of a window, and of a file, can be read with their cursor only.
+        let by_cursor_only = object.is_windowed() || object.is_in_file();
+        let is_stored = object.state() == State::Stored && !by_cursor_only && object.filled() >= end - start;
         is_stored.then(|| (Arc::clone(object), cursor.position(), end - start))
     }
 
@@ -347,7 +363,10 @@ impl Reader {
             .get(self.range)
             .map_or(self.at, |range| range.1)
             .min(self.pieces.layout.bounds(number).1);
-        let cursor = Cursor::new(&object, self.at - start, end - start);
+        let mut cursor = Cursor::new(&object, self.at - start, end - start);
+        if self.for_kernel {
+            cursor.give_to_kernel();
+        }
         self.begun = true;
         self.last = Some((number, Arc::clone(&object)));
         self.open = Some((object, cursor));
@@ -399,11 +418,15 @@ impl Reader {
             let local = &self.requester.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
-            match claim(index, &self.pieces.base, number, local.now(), waiter, self.impatient) {
+            match claim(index, &self.pieces.base, number, local.now(), waiter, &self.loads, self.impatient) {
                 Claim::Present(object) => {
                     self.found += 1;
                     self.note_use(&object);
                     return Poll::Ready(Ok(object));
+                }
+                Claim::Loading => {
+                    self.waits_for = Some(number);
+                    return Poll::Pending;
                 }
                 Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
                 // The object was replaced or purged meanwhile: lookup may find a better one.
@@ -548,7 +571,17 @@ impl Reader {
                 break;
             }
             let local = &self.requester.local;
-            match claim(&local.shared.index, &self.pieces.base, position.number, local.now(), None, false) {
+            match claim(
+                &local.shared.index,
+                &self.pieces.base,
+                position.number,
+                local.now(),
+                None,
+                &self.loads,
+                false,
+            ) {
+                // A device that reads ahead is not the origin.
+                Claim::Loading => {}
                 Claim::Present(object) => self.live |= object.state() == State::Filling,
                 Claim::Busy => {
                     self.missing.get_or_insert(position);
@@ -585,6 +618,19 @@ impl Reader {
 impl Source for Reader {
     fn ready(&mut self) -> Ready<'_> {
         Box::pin(poll_fn(|context| self.poll_ready(context)))
+    }
+
+    fn give_to_kernel(&mut self) {
+        self.for_kernel = true;
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.give_to_kernel();
+        }
+    }
+
+    fn report_fault(&self) {
+        if let Some((object, cursor)) = &self.open {
+            cursor.report_fault(object);
+        }
     }
 
     fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {

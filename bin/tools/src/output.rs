@@ -1,13 +1,13 @@
 //! Where a tool's lines go: the standard output or a file.
 
 use crate::Failure;
-use crate::settings::reason;
+use copal_base::reason;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// A buffered output, written out whenever there is nothing more to read for the moment.
-pub(crate) struct Outlet {
+pub(crate) struct Output {
     sink: BufWriter<Box<dyn Write>>,
     /// None for the standard output.
     path: Option<PathBuf>,
@@ -15,10 +15,10 @@ pub(crate) struct Outlet {
     head: &'static [u8],
 }
 
-impl Outlet {
+impl Output {
     /// The file `path`, appended to or emptied first; the standard output for `None` and `-`. `head` is written to one
     /// that is empty. The error is what the kernel says, without where.
-    pub(crate) fn open(path: Option<&str>, append: bool, head: &'static [u8]) -> io::Result<Outlet> {
+    pub(crate) fn open(path: Option<&str>, append: bool, head: &'static [u8]) -> io::Result<Output> {
         let path = path.filter(|path| *path != "-");
         // A file that is opened anew later is the same one, wherever we are then.
         let path = path.map(std::path::absolute).transpose()?;
@@ -29,18 +29,18 @@ impl Outlet {
                 (Box::new(file), is_empty)
             }
         };
-        let mut outlet = Outlet { sink: BufWriter::with_capacity(64 << 10, sink), path, head };
+        let mut output = Output { sink: BufWriter::with_capacity(64 << 10, sink), path, head };
         if is_empty {
             // At once: a process that goes to the background must not have it in its buffer twice.
-            outlet.sink.write_all(head)?;
-            outlet.sink.flush()?;
+            output.sink.write_all(head)?;
+            output.sink.flush()?;
         }
-        Ok(outlet)
+        Ok(output)
     }
 
     /// The standard output.
-    pub(crate) fn standard() -> Outlet {
-        Outlet { sink: BufWriter::with_capacity(64 << 10, Box::new(io::stdout())), path: None, head: b"" }
+    pub(crate) fn standard() -> Output {
+        Output { sink: BufWriter::with_capacity(64 << 10, Box::new(io::stdout())), path: None, head: b"" }
     }
 
     /// Writes out what is buffered and opens the file anew: the old one may have been moved away.
@@ -52,7 +52,7 @@ impl Outlet {
         if is_empty { self.write(self.head) } else { Ok(()) }
     }
 
-    /// Writes `bytes`, at the latest at the next [`Outlet::flush`].
+    /// Writes `bytes`, at the latest at the next [`Output::flush`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.sink.write_all(bytes).map_err(|error| self.fault(error))
     }

@@ -1,12 +1,15 @@
-//! The one door between managing and serving: what the manager may ask of whatever serves clients.
+//! The one interface between managing and serving: what the manager may ask of whatever serves clients.
 //!
-//! The two are two processes. [`Plant`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
+//! The two are two processes. [`Server`] is implemented on both sides: by [`Remote`](crate::remote::Remote), which asks the worker
 //! over a pipe ([`link`](crate::link)), and there by [`Serving`](crate::serving::Serving), which does it. So all that passes is plain
 //! data, or a program that the other side makes again from all that it was made from.
 
-use crate::link;
+use crate::bytes_as_text;
 use crate::parameters::Parameters;
+use crate::storage::Spec;
 use copal_base as base;
+use copal_net as net;
+use net::Endpoint;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +20,7 @@ pub(crate) struct Source {
     /// What messages call it: a file's path, or `<vcl.inline>`.
     pub(crate) name: String,
     /// The text; need not be UTF-8.
-    #[serde(with = "link::bytes")]
+    #[serde(with = "bytes_as_text")]
     pub(crate) text: Vec<u8>,
 }
 
@@ -125,6 +128,53 @@ pub(crate) struct Storage {
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: String,
+    /// What it is kept on; nothing for memory.
+    pub(crate) devices: Vec<StorageDevice>,
+}
+
+/// What a store is kept on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StorageDevice {
+    /// The tier that it belongs to; empty where there are none.
+    pub(crate) tier: String,
+    /// Where it is.
+    pub(crate) path: String,
+}
+
+/// What a store, or a device of one, holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holding {
+    /// Bytes that it may keep; `None` if there is no limit.
+    pub(crate) size: Option<u64>,
+    /// Bytes that it keeps.
+    pub(crate) used: u64,
+    /// Objects in memory; `None` for a device.
+    pub(crate) objects: Option<u64>,
+    /// Objects known, in memory or not; `None` where there are no others.
+    pub(crate) entries: Option<u64>,
+    /// In a word, whether it can be used.
+    pub(crate) health: String,
+}
+
+/// What a store holds now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StorageState {
+    /// All of it.
+    pub(crate) whole: Holding,
+    /// Its devices, in the order of [`Storage::devices`].
+    pub(crate) devices: Vec<Holding>,
+}
+
+impl Storage {
+    /// A row for each store.
+    pub(crate) fn rows(specs: &[Spec]) -> Vec<Self> {
+        let row = |spec: &Spec| Self {
+            name: spec.name.clone(),
+            kind: spec.word.clone(),
+            devices: spec.places().into_iter().map(|(tier, path)| StorageDevice { tier, path }).collect(),
+        };
+        specs.iter().map(row).collect()
+    }
 }
 
 /// An address that clients connect to, for `debug.listen_address`.
@@ -136,6 +186,20 @@ pub(crate) struct Listening {
     pub(crate) address: String,
     /// The port; `None` for a Unix socket.
     pub(crate) port: Option<u16>,
+}
+
+impl Listening {
+    /// One row for each address.
+    pub(crate) fn rows(addresses: &[net::listen::Listening]) -> Vec<Self> {
+        let row = |from: &net::listen::Listening| {
+            let (address, port) = match &from.endpoint {
+                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
+                Endpoint::Unix(path) => (path.display().to_string(), None),
+            };
+            Self { name: from.name.clone(), address, port }
+        };
+        addresses.iter().map(row).collect()
+    }
 }
 
 /// How it is with the worker.
@@ -164,7 +228,7 @@ impl State {
 }
 
 /// Whatever serves clients. Calls come from one thread; those that take long say so.
-pub(crate) trait Plant {
+pub(crate) trait Server {
     /// A compiled VCL.
     type Program: Clone;
 
@@ -191,7 +255,7 @@ pub(crate) trait Plant {
     fn process(&self) -> Option<u32>;
 
     /// Whether the worker did not answer since this was last asked: what the methods gave meanwhile is nothing. It is then
-    /// ended, and [`Plant::broken`] comes to be true.
+    /// ended, and [`Server::broken`] comes to be true.
     fn lost(&self) -> bool;
 
     /// The last report of a panic or of a worker's death, unless it was forgotten.
@@ -272,6 +336,9 @@ pub(crate) trait Plant {
 
     /// The stores, in the order of the command line.
     fn storages(&self) -> Vec<Storage>;
+
+    /// What they hold, in the same order; nothing while nothing runs.
+    fn storage_states(&self) -> Vec<StorageState>;
 
     /// Where clients connect to.
     fn listening(&self) -> Vec<Listening>;
