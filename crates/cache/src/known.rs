@@ -1,6 +1,6 @@
 //! Stored objects as a thread that serves them knows them.
 
-use crate::request::prepared::Repeats;
+use crate::repeats::Repeats;
 use catalog::index::hot;
 use copal_catalog as catalog;
 use std::cell::RefCell;

@@ -1,9 +1,9 @@
 //! What all threads have in common.
 
-use crate::local::Reseed;
 use crate::outages::Outages;
+use crate::range_support::RangeSupport;
+use crate::reseed::Reseed;
 use crate::settings::Settings;
-use crate::sparse::Ranges;
 use base::clock::Clock;
 use base::vxid::VxidSource;
 use base::{Live, Time};
@@ -70,13 +70,13 @@ pub struct Shared {
     /// Which of the next sessions that wake up, and probes, are to find no room (`debug.reqpool.fail`).
     pub no_room: Arc<base::Schedule>,
     /// Which backends serve ranges.
-    pub ranges: Ranges,
+    pub range_support: RangeSupport,
     /// Makes backends while requests run. Set once, before the first VCL; tests may do without.
     pub maker: OnceLock<Arc<origin::Maker>>,
 }
 
-/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish 7.1,
-/// observed.
+/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish
+/// 7.1, observed.
 pub fn no_room(left: u64) -> String {
     format!("Failing due to reqpoolfail (next= 0x{left:x})")
 }

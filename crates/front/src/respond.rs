@@ -111,7 +111,7 @@ impl Writer {
             exchange.body.consume(body_bytes);
             sent.complete = match part {
                 Part::End => true,
-                Part::Some => !chunked && is_at_end(&exchange.body, sent.body),
+                Part::Some => !chunked && exchange.body.is_at_end(),
                 Part::Aborted => return sent,
                 Part::Later => false,
             };
@@ -176,20 +176,6 @@ fn gather<'out>(
         out.push(IoSlice::new(wire::chunked::LAST));
     }
     bytes
-}
-
-/// Whether the body says without waiting that it is at its end: the common end of a response, without another round.
-pub(crate) fn is_at_end(body: &Body, sent: u64) -> bool {
-    match body {
-        Body::Empty => true,
-        Body::Bytes(bytes, _) => sent >= bytes.len() as u64,
-        Body::Object(known, cursor) => {
-            known.length().is_some_and(|length| cursor.position() >= length)
-                && known.state() == copal_cache::State::Stored
-        }
-        Body::Parts(parts) => parts.is_at_end(),
-        Body::Sparse(_) | Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
-    }
 }
 
 /// What `ready` says if it need not wait.

@@ -105,7 +105,7 @@ impl Running {
             vxids: Arc::new(VxidSource::default()),
             reseed: cache::Reseed::default(),
             no_room: Arc::default(),
-            ranges: cache::Ranges::default(),
+            range_support: cache::RangeSupport::default(),
             maker: OnceLock::new(),
         });
         let parts = Parts {

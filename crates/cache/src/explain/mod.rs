@@ -5,20 +5,19 @@
 //! ```
 //!
 //! VCL runs up to the point at which a response would be there, and as compiled even where it is built in, so that the
-//! deciding line is known. The lookup is [`Index::peek`](copal_catalog::index::Index::peek): it takes no fetch up, waits for none,
-//! wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do, they do.
-//! Records go to the answer, not to the log.
+//! deciding line is known. The lookup is [`Index::peek`](copal_catalog::index::Index::peek): it takes no fetch up, waits
+//! for none, wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do,
+//! they do. Records go to the answer, not to the log.
 
 mod seen;
 
 pub use seen::{Seen, Segments, Varying};
 
-use crate::exchange::{Exchange, Source, Times};
-use crate::fetch::prepare;
-use crate::include::NoBody;
+use crate::exchange::{Exchange, Obj, Times};
 use crate::known::Known;
 use crate::local::Local;
 use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
+use crate::request_body::NoBody;
 use crate::session::{Session, req_start};
 use base::Time;
 use catalog::index::Key;
@@ -278,19 +277,18 @@ impl Run {
         match (reason.kind(), reason) {
             (Kind::Hit, _) => {
                 self.exchange.hit = true;
-                self.exchange.source =
-                    served.map_or(Source::None, |it| Source::Stored(Rc::new(Known::new(it))));
+                self.exchange.obj = served.map_or(Obj::None, |it| Obj::Stored(Rc::new(Known::new(it))));
                 let next = self.decide(Sub::Hit, "hit").await;
-                match &self.exchange.source {
-                    Source::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
+                match &self.exchange.obj {
+                    Obj::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
                         self.exchange.reason = Reason::Partial;
                     }
                     _ => {}
                 }
                 if !matches!(next, Err("hit")) {
-                    self.exchange.source = Source::None;
+                    self.exchange.obj = Obj::None;
                 } else if filters::must_not_expand(&self.exchange) {
-                    (self.exchange.source, self.exchange.hit) = (Source::None, false);
+                    (self.exchange.obj, self.exchange.hit) = (Obj::None, false);
                     self.exchange.reason = Reason::NoTransform;
                     return Ok(Step::Pass);
                 }
@@ -322,7 +320,7 @@ impl Run {
     }
 
     async fn pipe(&mut self) -> Next {
-        self.exchange.pipe_request = Some(Box::new(prepare::pipe_request(&self.exchange)));
+        self.exchange.pipe_request = Some(Box::new(self.exchange.pipe_head()));
         self.decide(Sub::Pipe, "pipe").await
     }
 

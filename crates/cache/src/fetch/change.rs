@@ -19,7 +19,7 @@ use wire::Known;
 /// The most targets besides its own that one answer can name.
 const OTHERS_MAX: usize = 4;
 
-/// What a request may change.
+/// The targets that a request may change.
 #[derive(Debug)]
 pub(crate) struct Change {
     /// The keys of its own target: that of a GET, and that of the request itself.
@@ -41,7 +41,7 @@ pub(super) fn note(fetch: &mut Fetch) {
     }
     let (status, answer) = (fetch.response.status, &fetch.response.fields);
     let sent_to = fetch.request.fields.get_known(Known::Host).unwrap_or_default();
-    // The origin may know itself by another name; whether the client came by TLS, who ends that knows.
+    // The origin may know itself by another name, and only the TLS terminator knows the client's scheme: all are tried.
     let mut is_error = true;
     for host in [&change.host[..], sent_to] {
         for scheme in [&b"http"[..], b"https"] {
@@ -58,14 +58,14 @@ pub(super) fn note(fetch: &mut Fetch) {
     if is_error {
         return;
     }
-    let count: usize = change.keys.iter().map(|key| crate::request::purge::changed(&fetch.local, key)).sum();
+    let count: usize = change.keys.iter().map(|key| crate::purge::changed(&fetch.local, key)).sum();
     fetch
-        .trail
+        .log
         .records
         .fmt(Tag::Debug, format_args!("{} objects ended by a change (RFC 9111, section 4.4)", count));
 }
 
-/// Whether the answer in `fetch`, to a POST, is what a GET of its target would get, and says for how long.
+/// Whether the answer in `fetch`, to a POST, is what a GET of its target would get.
 pub(super) fn serves_get(fetch: &Fetch) -> bool {
     let Some(change) = &fetch.change else { return false };
     let answer = &fetch.response.fields;

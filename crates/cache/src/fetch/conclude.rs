@@ -1,11 +1,12 @@
 //! From an accepted answer to an object in a store, or to a response for one client.
 
 use super::filters::Filters;
+use super::relay::{Passing, Relay};
+use super::sparse::Reader;
+use super::sparse::requester::Requester;
 use super::{Answer, Fetch, Fetched, Purpose, Step, fill, part, update};
-use crate::body::{Body, Passing, Relay};
+use crate::body::Body;
 use crate::known::Known;
-use crate::sparse::Reader;
-use crate::sparse::site::Site;
 use bytes::Bytes;
 use catalog::index::busy::Admit;
 use catalog::reason::Reason;
@@ -32,21 +33,21 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     if let Some(ttl) = hit_for_pass {
         let since = fetch.origin_time;
-        fetch.trail.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
+        fetch.log.records.fmt(Tag::TTL, format_args!("HFP {ttl:.0} 0 0 {since:.0} uncacheable"));
     }
     let now = fetch.local.now();
-    fetch.trail.timestamp("Process", now);
+    fetch.log.timestamp("Process", now);
     let is_part = fetch.arrived.as_ref().is_none_or(|arrived| arrived.status == 206);
     let copy = match fetch.uncacheable {
         true => Copy::PassResponse,
-        false if fetch.rfc && (fetch.is_lone || !is_part) => Copy::StoreWhole,
+        false if fetch.rfc && (fetch.is_standalone || !is_part) => Copy::StoreWhole,
         false => Copy::StoreResponse,
     };
     rules::hop::drop_fields(copy, &mut fetch.response.fields);
     let filters = match filters(fetch, &answer) {
         Ok(filters) => filters,
         Err(why) => {
-            fetch.trail.records.text(Tag::FetchError, why.as_bytes());
+            fetch.log.records.text(Tag::FetchError, why.as_bytes());
             return Step::failed();
         }
     };
@@ -64,11 +65,11 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer, hit_for_pass: Option
     }
     if fetch.storage.is_none() {
         // VCL chose none.
-        fetch.trail.records.text(Tag::FetchError, b"Could not get storage");
+        fetch.log.records.text(Tag::FetchError, b"Could not get storage");
         return Step::failed();
     }
     let Ok(variant) = variant(fetch) else {
-        fetch.trail.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
+        fetch.log.records.text(Tag::Error, b"Vary cannot be satisfied: not stored");
         fetch.refuse(Reason::VaryUnusable, None);
         release(fetch);
         return Box::pin(private(fetch, answer, Vec::new(), filters)).await;
@@ -105,13 +106,13 @@ fn filters(fetch: &mut Fetch, answer: &Answer) -> Result<Filters, String> {
     match answer.framing {
         _ if fetch.was_304 => Ok(Filters::default()),
         ResponseFraming::None => {
-            fetch.trail.records.text(Tag::Filters, b"");
+            fetch.log.records.text(Tag::Filters, b"");
             Ok(Filters::default())
         }
         ResponseFraming::Length(0) => {
             // No byte is no gzip stream.
             fetch.response.fields.remove_known(Field::ContentEncoding);
-            fetch.trail.records.text(Tag::Filters, b"");
+            fetch.log.records.text(Tag::Filters, b"");
             Ok(Filters::default())
         }
         ResponseFraming::Length(_) | ResponseFraming::Chunked | ResponseFraming::UntilClose => {
@@ -120,7 +121,8 @@ fn filters(fetch: &mut Fetch, answer: &Answer) -> Result<Filters, String> {
     }
 }
 
-/// By what requests the response is told apart. Where gzip is ours to do, one object serves clients of both kinds.
+/// The request fields that select this response (its Vary key). Where we do the gzip, one object serves clients of both
+/// kinds.
 pub(super) fn variant(fetch: &Fetch) -> Result<Vec<u8>, rules::vary::Unusable> {
     let fields = &fetch.response.fields;
     let ours = fetch.current.settings.http_gzip_support.then_some(Field::AcceptEncoding);
@@ -143,11 +145,11 @@ fn leave_out(fetch: &mut Fetch) {
     }
 }
 
-/// Takes `Content-Length` out of the head that is to be stored, unless it is the origin's word on the body that is stored: VCL
-/// sees what the origin said (`obj.http.Content-Length`), what is delivered has a length of its own.
+/// Takes `Content-Length` out of the head that is to be stored, unless it is the origin's word on the body that is stored:
+/// VCL sees what the origin said (`obj.http.Content-Length`), what is delivered has a length of its own.
 fn check_length(fetch: &mut Fetch, answer: &Answer) {
     let length = match answer.framing {
-        // What was confirmed has the body that it had.
+        // A 304 confirms the stored body, whose length is that of the stored head.
         _ if fetch.was_304 => {
             let stored =
                 fetch.stale.as_ref().and_then(|stale| stale.fields().get_known(Field::ContentLength));
@@ -156,7 +158,7 @@ fn check_length(fetch: &mut Fetch, answer: &Answer) {
             }
             None
         }
-        _ if crate::exchange::is_bodiless(fetch.response.status) => None,
+        _ if crate::message::is_bodiless(fetch.response.status) => None,
         _ if fetch.part.is_some() => fetch.part.map(|part| part.total),
         ResponseFraming::None => Some(0),
         ResponseFraming::Length(length) => Some(length),
@@ -166,7 +168,7 @@ fn check_length(fetch: &mut Fetch, answer: &Answer) {
     let is_word = {
         let mut said = fields.all_known(Field::ContentLength);
         let first = said.next().and_then(wire::syntax::parse_digits);
-        // Who says it twice says it once too often for a client.
+        // A repeated Content-Length is not passed on.
         first.is_some() && first == length && said.next().is_none()
     };
     if !is_word {
@@ -183,7 +185,7 @@ pub(super) fn log_body(fetch: &mut Fetch, framing: ResponseFraming, streams: boo
         ResponseFraming::UntilClose => "4 eof",
     };
     let how = if streams && kind != "0 none" { "stream" } else { "-" };
-    fetch.trail.records.parts(Tag::Fetch_Body, &[kind.as_bytes(), b" ", how.as_bytes()]);
+    fetch.log.records.parts(Tag::Fetch_Body, &[kind.as_bytes(), b" ", how.as_bytes()]);
 }
 
 /// The object that a 304 confirmed, which stays as it is and gets its new times: nothing is copied, and the head is not
@@ -255,7 +257,7 @@ fn try_begin(
     let attributes = attributes(fetch, fetch.ttl, flags);
     let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
     let begun = engine.begin(&creation).or_else(|store::Full| {
-        // What was evicted may still be hot here.
+        // This thread's hot table may hold on to objects that were evicted.
         fetch.local.forget_dead();
         engine.begin(&creation)
     });
@@ -265,7 +267,7 @@ fn try_begin(
 }
 
 fn no_room(fetch: &mut Fetch, engine: &dyn Engine) {
-    fetch.trail.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
+    fetch.log.records.fmt(Tag::Error, format_args!("store {} is full: passed through", engine.name()));
     fetch.refuse(Reason::NoRoom, None);
     fetch.local.counters.not_stored_too_big.inc();
 }
@@ -311,7 +313,7 @@ pub(super) fn insert(fetch: &mut Fetch, object: &Arc<store::Object>) {
     // By the RFCs what must be validated each time is stored, too; Varnish takes only what is fresh.
     let admit = if fetch.rfc { Admit::Alive } else { Admit::Fresh };
     let Some(busy) = fetch.busy.take() else { return };
-    if fetch.spares && fetch.response.status >= 500 {
+    if fetch.keeps_stored && fetch.response.status >= 500 {
         // RFC 9111, section 4.3.3: it is passed on, and what is stored stays.
         object.unlink();
         return busy.release();
@@ -323,7 +325,7 @@ pub(super) fn insert(fetch: &mut Fetch, object: &Arc<store::Object>) {
 fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     fetch.local.counters.beresp_uncacheable.inc();
     let Some(busy) = fetch.busy.take() else { return };
-    if fetch.spares && fetch.response.status >= 400 {
+    if fetch.keeps_stored && fetch.response.status >= 400 {
         return busy.release();
     }
     let (ttl, flag) = match hit_for_pass {
@@ -331,7 +333,7 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
         None => (fetch.ttl, Flags::HIT_FOR_MISS),
     };
     let mut attributes = attributes(fetch, ttl, flag);
-    // In its grace a hit-for-miss marker still says that nobody need wait for another's fetch.
+    // During its grace a hit-for-miss marker still says that requests need not wait for each other.
     attributes.grace = if hit_for_pass.is_none() { fetch.grace } else { 0.0 };
     attributes.keep = 0.0;
     attributes.origin_time = fetch.now;
@@ -347,14 +349,14 @@ fn mark(fetch: &mut Fetch, hit_for_pass: Option<f64>) {
     }
 }
 
-/// What a marker remembers of the answer that it stands for.
+/// The head of a marker: why the answer was not stored, and where VCL decided that.
 fn marker_head(fetch: &Fetch) -> Vec<u8> {
     let vcl = fetch.current.vcl.as_ref().map_or("", |vcl| vcl.name.as_str());
     let place = fetch.decision();
     catalog::marker::head(fetch.reason.unwrap_or(Reason::VclUncacheable), vcl, place.as_ref())
 }
 
-/// Nothing will come for those who wait: they look again.
+/// Gives the right to fetch up without an object: the requests that wait look again.
 pub(super) fn release(fetch: &mut Fetch) {
     if let Some(busy) = fetch.busy.take() {
         busy.release();
@@ -384,8 +386,8 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
                 None => Body::object(stale, 0, u64::MAX),
                 Some(pieces) => {
                     let whole = vec![(0, pieces.layout.total)];
-                    let reader = Reader::new(Site::of_fetch(fetch), stale, pieces, whole, None);
-                    Body::Sparse(Box::new(reader))
+                    let reader = Reader::new(Requester::of_fetch(fetch), stale, pieces, whole, None);
+                    Body::made_by(reader)
                 }
             };
             if let Some(length) = stale.length() {
@@ -398,7 +400,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     let body = match (answer.framing, answer.connection) {
         (ResponseFraming::None | ResponseFraming::Length(0), connection) => {
             if let Some(connection) = connection {
-                fetch.trail.release(connection);
+                fetch.log.release(connection);
             }
             Body::Empty
         }
@@ -423,7 +425,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
                     relay(fetch, connection, length, first, filters, passing).await
                 }
             };
-            // Nobody has seen the head: VCL may answer in its place, or try anew.
+            // No client has seen the head: VCL may still answer in its place, or retry.
             let Some(body) = body else { return Step::failed() };
             body
         }
@@ -432,7 +434,7 @@ pub(super) async fn private(fetch: &mut Fetch, answer: Answer, first: Vec<u8>, f
     Step::Done(Fetched::Private { head, body, private })
 }
 
-/// The records have a place for every body; that of one client's is called as in Varnish.
+/// Logs a store for every body; for a body of one client the name is Varnish's.
 fn log_transient(fetch: &mut Fetch) {
     let shared = Arc::clone(&fetch.local.shared);
     log_storage(fetch, &**shared.stores.transient());
@@ -440,7 +442,7 @@ fn log_transient(fetch: &mut Fetch) {
 
 fn log_storage(fetch: &mut Fetch, engine: &dyn Engine) {
     let (kind, name) = (engine.kind(), engine.name());
-    fetch.trail.records.parts(Tag::Storage, &[kind.as_bytes(), b" ", name.as_bytes()]);
+    fetch.log.records.parts(Tag::Storage, &[kind.as_bytes(), b" ", name.as_bytes()]);
 }
 
 /// The body straight from the origin. `None` if it was to be complete first, and failed.
@@ -453,16 +455,16 @@ async fn relay(
     passing: Passing,
 ) -> Option<Body> {
     let streams = fetch.do_stream;
-    let mut relay = Relay::new(connection, length, first, filters, fetch.trail.hand_over(), passing);
+    let mut relay = Relay::new(connection, length, first, filters, fetch.log.hand_over(), passing);
     if streams {
-        return Some(Body::Relay(Box::new(relay)));
+        return Some(Body::made_by(relay));
     }
     // Not streamed: the client's head waits until the body is whole, within a bound.
     match relay.collect(fetch.current.settings.relay_max).await {
         Ok(Some(bytes)) => Some(Body::bytes(bytes)),
-        Ok(None) => Some(Body::Relay(Box::new(relay))),
+        Ok(None) => Some(Body::made_by(relay)),
         Err(crate::body::Aborted) => {
-            fetch.trail = relay.into_trail();
+            fetch.log = relay.into_log();
             None
         }
     }
@@ -476,7 +478,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     let total = fetch.ttl + fetch.grace + fetch.keep;
     let variant = variant(fetch);
     if fetch.busy.is_some()
-        && !fetch.spares
+        && !fetch.keeps_stored
         && !fetch.uncacheable
         && total > 0.0
         && let Ok(variant) = variant
@@ -486,7 +488,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
         let object = Arc::clone(fill.object());
         publish(fetch, &fill);
         fill.commit();
-        fetch.trail.records.numbers(Tag::Length, &[body.len() as u64]);
+        fetch.log.records.numbers(Tag::Length, &[body.len() as u64]);
         return Fetched::Stored(object);
     }
     release(fetch);
@@ -497,7 +499,7 @@ pub(super) fn synthetic(fetch: &mut Fetch, body: Vec<u8>) -> Fetched {
     } else {
         counters.beresp_shortlived.inc()
     }
-    fetch.trail.records.numbers(Tag::Length, &[body.len() as u64]);
+    fetch.log.records.numbers(Tag::Length, &[body.len() as u64]);
     let mut head = Box::new(wire::ResponseHead::default());
     head.copy_from(&fetch.response);
     Fetched::Private { head, body: Body::bytes(Bytes::from(body)), private: fetch.private() }

@@ -1,8 +1,8 @@
 //! Storing a body while it arrives, or from the object that a 304 confirmed.
 
 use super::filters::Filters;
+use super::log::FetchLog;
 use super::patience::Patience;
-use super::trail::Trail;
 use super::{Answer, Failure, Fetch, Fetched, Step, conclude, part, update};
 use crate::body::Body;
 use crate::known::Known;
@@ -52,7 +52,7 @@ pub(super) async fn from_origin(
             }
             Err(error) => {
                 // The head was good and VCL took it, but there is no body to go with it.
-                broken(&mut fetch.trail, &Broken::Origin(error));
+                broken(&mut fetch.log, &Broken::Origin(error));
                 return Step::failed();
             }
         }
@@ -72,7 +72,7 @@ pub(super) async fn from_origin(
     let Some(fill) = conclude::begin(fetch, variant, stored, filters.flags) else {
         let mut answer = Answer { connection: Some(connection), framing };
         if let Some(part) = whole {
-            // What is too large as one may fit in pieces.
+            // An answer too large for one object may fit in segments.
             match part::store(fetch, answer, variant, part).await {
                 Ok(step) => return step,
                 Err(left) => answer = left,
@@ -92,7 +92,7 @@ pub(super) async fn from_origin(
         start(fetch, job).await;
         return Step::Done(Fetched::Stored(object));
     }
-    if !job.complete(&mut fetch.trail).await {
+    if !job.complete(&mut fetch.log).await {
         return Step::failed();
     }
     conclude::insert(fetch, &object);
@@ -110,18 +110,18 @@ pub(super) async fn aside(
     let fill = conclude::begin_in(fetch, &*engine, b"", None, filters.flags)?;
     let object = Arc::clone(fill.object());
     let mut job = Job::new(fetch, fill, connection, None, first, filters, false);
-    let is_whole = job.complete(&mut fetch.trail).await;
-    // Nobody else finds it; it goes with its reader.
+    let is_whole = job.complete(&mut fetch.log).await;
+    // It is in no index: it goes when its reader does.
     object.unlink();
     is_whole.then(|| Body::object(&Rc::new(Known::new(object)), 0, u64::MAX))
 }
 
-/// Fills at once what is there; what is still to come, in a task of its own.
+/// Stores at once what has arrived, the rest in a task of its own.
 async fn start(fetch: &mut Fetch, mut job: Job) {
-    let mut trail = fetch.trail.hand_over();
+    let mut log = fetch.log.hand_over();
     let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
-        let result = job.run(&mut trail).await;
-        job.finish(&mut trail, result);
+        let result = job.run(&mut log).await;
+        job.finish(&mut log, result);
     });
     let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
     if !done {
@@ -175,18 +175,18 @@ fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
 pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let Some(stale) = conclude::stale_of(fetch) else { return Step::Done(Fetched::Failed) };
     if stale.state() != store::State::Stored && !completed(stale.object()).await {
-        // What the origin confirmed has turned out never to have been whole.
-        fetch.trail.records.text(Tag::FetchError, b"Template object failed");
+        // The object that the origin confirmed turned out to be incomplete.
+        fetch.log.records.text(Tag::FetchError, b"Template object failed");
         return Step::failed();
     }
     if stale.is_windowed() {
-        // It has outgrown its store meanwhile, and its beginning is gone.
+        // It has outgrown its store meanwhile and lost its beginning.
         update::forget_stored(fetch);
         fetch.reset_response();
         return Step::Send;
     }
     let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED | Flags::SPARSE);
-    // Of an object in pieces that is none; what it has of its body stays where it is.
+    // None for an object in segments: its segments stay where they are.
     let length = stale.object().length();
     let Some(mut fill) = conclude::begin(fetch, variant, length, coding) else {
         conclude::release(fetch);
@@ -215,7 +215,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     })
     .await;
     if !copied || !planned {
-        // No room for a second copy: the old object stays, and this client gets its body with the new head.
+        // There is no room for a second copy: the old object stays, and this client gets its body with the new head.
         drop(fill);
         conclude::release(fetch);
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
@@ -223,7 +223,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     }
     let object = Arc::clone(fill.object());
     if stale.sparse().is_some() {
-        // What has no plan yet would be taken for empty.
+        // Committed before it is published: without its layout it would be taken for empty.
         fill.commit();
         conclude::insert(fetch, &object);
     } else {
@@ -234,8 +234,8 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         // The new object stands in its place, whatever its variant was.
         fetch.local.shared.index.unlink(stale.object());
     }
-    fetch.trail.stored_body = length;
-    fetch.trail.end_body();
+    fetch.log.stored_body = length;
+    fetch.log.end_body();
     Step::Done(Fetched::Stored(object))
 }
 
@@ -268,7 +268,7 @@ struct Job {
     known: Option<u64>,
     received: u64,
     stored: u64,
-    /// What was read and has not been stored yet.
+    /// Bytes that were read and are not stored yet.
     first: Vec<u8>,
     chain: Chain,
     /// Others may read while it is filled.
@@ -287,7 +287,7 @@ enum Broken {
     Origin(origin::Error),
     TooLong,
     Unwanted,
-    /// There is no room, and nobody to stream to.
+    /// There is no room, and the body is not streamed, so that a window would not do.
     Full,
     Filter(filter::Failure),
 }
@@ -328,23 +328,23 @@ impl Job {
     }
 
     /// Stores all of it while the fetch waits; false if that failed, which is logged then.
-    async fn complete(&mut self, trail: &mut Trail) -> bool {
-        match self.run(trail).await {
+    async fn complete(&mut self, log: &mut FetchLog) -> bool {
+        match self.run(log).await {
             Err(why) => {
-                // Nobody has seen the head: VCL may answer in its place, or try anew.
-                trail.received_body = self.received;
-                broken(trail, &why);
-                self.chain.close(trail);
+                // No client has seen the head: VCL may still answer in its place, or retry.
+                log.received_body = self.received;
+                broken(log, &why);
+                self.chain.close(log);
                 false
             }
             result => {
-                self.finish(&mut trail.hand_over(), result);
+                self.finish(&mut log.hand_over(), result);
                 true
             }
         }
     }
 
-    async fn run(&mut self, trail: &mut Trail) -> Result<Box<Connection>, Broken> {
+    async fn run(&mut self, log: &mut FetchLog) -> Result<Box<Connection>, Broken> {
         let (Some(mut fill), Some(mut connection)) = (self.fill.take(), self.connection.take()) else {
             return Err(Broken::Unwanted);
         };
@@ -354,11 +354,11 @@ impl Job {
             self.after_piece(&connection).await;
             self.fill_plainly(&mut fill, &mut connection).await?;
         } else {
-            self.fill_filtered(&mut fill, &mut connection, trail).await?;
+            self.fill_filtered(&mut fill, &mut connection, log).await?;
             if let Some(plan) = self.chain.take_plan() {
                 fill.set_plan(plan).map_err(|store::Full| Broken::Full)?;
             }
-            self.chain.close(trail);
+            self.chain.close(log);
         }
         self.stored = fill.filled();
         fill.commit();
@@ -369,7 +369,7 @@ impl Job {
     async fn fill_plainly(&mut self, fill: &mut Fill, connection: &mut Connection) -> Result<(), Broken> {
         loop {
             if self.known == Some(fill.filled()) {
-                // All is there; reading on makes sure that the origin agrees that this is the end.
+                // All bytes are there. Reading on makes sure that the origin ends the body here, too.
                 let mut nothing = [0; 1];
                 match connection.read_body(&mut nothing).await {
                     Ok(0) => return Ok(()),
@@ -402,7 +402,7 @@ impl Job {
         &mut self,
         fill: &mut Fill,
         connection: &mut Connection,
-        trail: &mut Trail,
+        log: &mut FetchLog,
     ) -> Result<(), Broken> {
         let mut input = std::mem::take(&mut self.first);
         let (mut at, mut end) = (0, false);
@@ -417,7 +417,7 @@ impl Job {
                 (at, end) = (0, count == 0);
             }
             out.clear();
-            let took = self.chain.step(&input[at..], end, &mut out, trail)?;
+            let took = self.chain.step(&input[at..], end, &mut out, log)?;
             at += took.bytes;
             self.put(fill, &out).await?;
             pace.step().await;
@@ -460,39 +460,39 @@ impl Job {
     }
 
     /// The last records and counts of a fill.
-    fn finish(&mut self, trail: &mut Trail, result: Result<Box<Connection>, Broken>) {
-        trail.received_body = self.received;
-        trail.stored_body = Some(self.stored);
+    fn finish(&mut self, log: &mut FetchLog, result: Result<Box<Connection>, Broken>) {
+        log.received_body = self.received;
+        log.stored_body = Some(self.stored);
         if self.left_behind > 0 {
-            trail.records.fmt(Tag::Error, format_args!("{} slow clients left behind", self.left_behind));
+            log.records.fmt(Tag::Error, format_args!("{} slow clients left behind", self.left_behind));
         }
         match result {
-            Ok(connection) => trail.release(connection),
+            Ok(connection) => log.release(connection),
             Err(why) => {
-                broken(trail, &why);
-                self.chain.close(trail);
+                broken(log, &why);
+                self.chain.close(log);
                 if !matches!(why, Broken::Unwanted) {
-                    trail.local.counters.fetch_failed.inc();
+                    log.local.counters.fetch_failed.inc();
                 }
-                return trail.end();
+                return log.end();
             }
         }
-        trail.end_body();
+        log.end_body();
     }
 }
 
 /// Logs why a body has no end, and that its connection is closed.
-fn broken(trail: &mut Trail, why: &Broken) {
+fn broken(log: &mut FetchLog, why: &Broken) {
     match why {
         Broken::Origin(error) => {
-            trail.count_bound(error);
-            trail.blame(Trouble::of_origin(error));
+            log.count_bound(error);
+            log.blame(Trouble::of_origin(error));
         }
-        Broken::TooLong => trail.blame(Trouble::bad_answer()),
-        Broken::Filter(_) => trail.blame(Trouble::bad_coding()),
+        Broken::TooLong => log.blame(Trouble::bad_answer()),
+        Broken::Filter(_) => log.blame(Trouble::bad_coding()),
         Broken::Unwanted | Broken::Full => {}
     }
-    let records = &mut trail.records;
+    let records = &mut log.records;
     match why {
         Broken::Origin(error) => records.fmt(Tag::FetchError, format_args!("{error}")),
         Broken::TooLong => records.fmt(Tag::FetchError, format_args!("{}", Failure::TooLong)),
@@ -502,5 +502,5 @@ fn broken(trail: &mut Trail, why: &Broken) {
         Broken::Full => records.text(Tag::FetchError, b"Could not get storage"),
         Broken::Filter(failure) => records.fmt(Tag::FetchError, format_args!("{failure}")),
     }
-    trail.closed("Failure receiving req.body");
+    log.closed("Failure receiving req.body");
 }

@@ -17,26 +17,24 @@ mod error;
 mod fill;
 pub(crate) mod filters;
 mod host;
+pub(crate) mod log;
 mod part;
 pub(crate) mod patience;
 pub(crate) mod prepare;
+mod relay;
 mod response;
 mod send;
+pub(crate) mod sparse;
 mod times;
-pub(crate) mod trail;
 pub(crate) mod update;
+pub(crate) mod wanted;
 
 use crate::body::Body;
-use crate::exchange::{Exchange, Private, RequestBody};
-use crate::include::NoBody;
+use crate::handled::Arrived;
 use crate::known::Known;
 use crate::local::{Current, Local};
-use crate::request::handled::Arrived;
+use crate::request_body::{NoBody, RequestBody};
 use crate::session::Session;
-use crate::sparse::answer::{self, Judged, Part};
-use crate::sparse::ask::Ask;
-use crate::sparse::lane::Link;
-use crate::sparse::site::Site;
 use crate::trouble::Trouble;
 use base::vxid::Vxid;
 use base::{Seconds, Time};
@@ -53,22 +51,27 @@ use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use log::FetchLog;
 use observe::{Kind, Tag};
 use rules::request::Directives;
+use sparse::answer::{self, Judged, Part};
+use sparse::ask::Ask;
+use sparse::channel::JobHandle;
+use sparse::requester::Requester;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Object;
-use trail::Trail;
 use vcl::exec::{Machine, Step as VclStep, Wait};
 use vcl::host::{Action, Fault, Sub};
 use vcl::places::At;
 use vcl::value::{BackendRef, Text};
+use wanted::Wanted;
 use wire::h1::{RequestFraming, ResponseFraming};
 use wire::{Fields, Known as Field, RequestHead, ResponseHead};
 
-/// Why it fetches.
+/// The purpose of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// For the cache.
@@ -81,24 +84,43 @@ pub(crate) enum Purpose {
     Segment,
 }
 
-/// What it brought.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// An object in a store, perhaps still filling.
     Stored(Arc<Object>),
-    /// An object in pieces, whose first ones are on their way.
-    Sparse(Arc<Object>, Link),
+    /// A new object in segments, and the job that brings the first of them.
+    Sparse(Arc<Object>, JobHandle),
     /// A response for the asking client alone.
     Private { head: Box<ResponseHead>, body: Body, private: Private },
-    /// A stale object, which stands in for the origin's error.
+    /// A stale object in place of the origin's error.
     Stale(Arc<Object>, Arc<Trouble>),
-    /// Nothing, since the origin or the way to it failed and VCL made nothing of that.
+    /// Nothing: the origin failed or could not be reached, and VCL made no answer.
     Lost(Arc<Trouble>),
     /// Nothing: abandoned or failed beyond `vcl_backend_error`.
     Failed,
 }
 
-/// What came in place of segments that were asked for.
+/// What VCL sees of a response that is not stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Private {
+    /// The transaction that fetched it.
+    pub(crate) vxid: Vxid,
+    pub(crate) origin_time: Time,
+    pub(crate) ttl: Seconds,
+    pub(crate) grace: Seconds,
+    pub(crate) keep: Seconds,
+    /// Whether the rules or VCL made it so; false for an error that VCL made in the answer's place.
+    pub(crate) uncacheable: bool,
+    /// Why it is not stored, if that is not the request's doing.
+    pub(crate) reason: Option<Reason>,
+    /// The request went by the cache: the origin saw it whole.
+    pub(crate) passed: bool,
+    /// Its body is a gzip stream.
+    pub(crate) sends_gzip: bool,
+}
+
+/// An answer of another kind to a request for segments, for the client that wanted them.
 pub(crate) struct Refusal {
     pub(crate) fetch: Fetch,
     pub(crate) fetched: Fetched,
@@ -110,20 +132,20 @@ impl std::fmt::Debug for Refusal {
     }
 }
 
-/// What came of asking for segments. One is moved once a request to an origin.
+/// The result of asking for segments. Moved once a request to an origin.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Brought {
-    /// They, up to this byte.
+    /// The segments, up to this byte.
     Part(Answer, u64),
     /// The origin has another version.
     Changed,
     /// The right version, but another part of it.
     Useless,
-    /// Another answer, or none and what VCL made of that.
+    /// Another answer, or the one that VCL made for want of any.
     Refused(Fetched),
 }
 
-/// The next step. One is moved a few times in a fetch, which costs less than a box would.
+/// The next step. Moved a few times in a fetch, which costs less than a box.
 #[allow(clippy::large_enum_variant)]
 enum Step {
     Fetch,
@@ -142,7 +164,7 @@ impl Step {
         Self::Broken
     }
 
-    /// What `vcl_backend_error` begins with when VCL says nothing else; the words are Varnish's.
+    /// The status and reason with which `vcl_backend_error` begins if VCL gives none; the words are Varnish's.
     fn error() -> Self {
         Self::Error(503, Some(Text::from_static(b"Backend fetch failed")))
     }
@@ -177,14 +199,26 @@ impl Timeouts {
 pub(crate) enum Failure {
     /// The origin, or the way to it.
     Origin(origin::Error, String),
-    /// What VCL chose leads to no origin.
+    /// The backend that VCL chose leads to no origin.
     NotABackend,
-    /// The client's body broke off: the origin must not take what it has for the whole.
+    /// The client's body broke off. The origin must not take the part that it has for the whole.
     RequestBody,
     /// VCL made a request that cannot be sent.
     Request(wire::Reject),
     /// The body goes on beyond its announced length.
     TooLong,
+}
+
+impl Failure {
+    /// The failure in the words of `Proxy-Status`.
+    fn trouble(&self) -> Trouble {
+        match self {
+            Self::Origin(error, backend) => Trouble::of_origin(error).at(backend),
+            Self::NotABackend | Self::Request(_) => Trouble::misconfigured(),
+            Self::RequestBody => Trouble::request_cut(),
+            Self::TooLong => Trouble::bad_answer(),
+        }
+    }
 }
 
 impl std::fmt::Display for Failure {
@@ -199,7 +233,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What is sent to the origin after the head.
+/// The body that is sent to the origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Upload {
     None,
@@ -212,8 +246,8 @@ pub(crate) enum Upload {
 }
 
 impl Purpose {
-    /// What links to such a fetch are called in the log.
-    fn label(self) -> &'static str {
+    /// The name that links to such a fetch have in the log.
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Miss => "fetch",
             Self::Background => "bgfetch",
@@ -223,7 +257,7 @@ impl Purpose {
     }
 }
 
-/// What a fetch begins with.
+/// The values with which a fetch begins.
 struct Facts {
     vxid: Vxid,
     purpose: Purpose,
@@ -234,23 +268,23 @@ struct Facts {
 }
 
 /// The records of a new fetch, on behalf of the first of `vxids`; the second is its own.
-fn open_trail(
+fn open_log(
     local: &Rc<Local>,
     current: &Current,
     (parent, vxid): (Vxid, Vxid),
     label: &str,
     now: Time,
-) -> Trail {
+) -> FetchLog {
     local.counters.s_fetch.inc();
-    let mut trail = Trail::new(local, now);
-    let records = &mut trail.records;
+    let mut log = FetchLog::new(local, now);
+    let records = &mut log.records;
     records.begin(vxid, Kind::Backend);
     records.link(Tag::Begin, "bereq", parent, label);
     if let Some(vcl) = &current.vcl {
         records.text(Tag::VCL_use, vcl.name.as_bytes());
     }
     records.timestamp("Start", now, now, now);
-    trail
+    log
 }
 
 /// One fetch. See the module.
@@ -264,7 +298,7 @@ pub(crate) struct Fetch {
     pub(crate) asked: Option<(Vec<u8>, wire::Version)>,
     pub(crate) response: ResponseHead,
     pub(crate) machine: Machine,
-    pub(crate) trail: Trail,
+    pub(crate) log: FetchLog,
     pub(crate) vxid: Vxid,
     /// When the first try began (`bereq.time`).
     pub(crate) begun: Time,
@@ -274,11 +308,11 @@ pub(crate) struct Fetch {
     pub(crate) stale: Option<Rc<Known>>,
     /// Other variants that the origin is asked about.
     pub(crate) others: Vec<Rc<Known>>,
-    /// What the origin confirmed is one of those, and stays beside what is made of it.
+    /// The origin confirmed one of those, which stays beside the new object.
     pub(crate) by_other: bool,
-    /// What the client's request says of that and other matters.
-    pub(crate) wish: Directives,
-    /// What there is for the case that the origin fails.
+    /// The client's cache directives.
+    pub(crate) directives: Directives,
+    /// The stale object to fall back on if the origin fails.
     pub(crate) fallback: Option<Arc<Object>>,
     pub(crate) backend: Option<BackendRef>,
     /// Backends that failed this try before anything was sent to them.
@@ -291,9 +325,9 @@ pub(crate) struct Fetch {
     pub(crate) uploaded: Option<Time>,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
-    /// What is stored is good for others: a refusal or a failure does not take its place.
-    pub(crate) spares: bool,
-    /// What the origin answered, once it has.
+    /// The stored response is still good for others: an error does not replace it.
+    pub(crate) keeps_stored: bool,
+    /// The origin's answer, once its head was read.
     pub(crate) arrived: Option<Arrived>,
     /// `bereq.rfc`: the RFCs decide where Varnish has ways of its own.
     pub(crate) rfc: bool,
@@ -305,7 +339,7 @@ pub(crate) struct Fetch {
     pub(crate) obstacle: Option<rules::storable::Why>,
     /// Names of fields that are not stored with the answer.
     pub(crate) left_out: Vec<Vec<u8>>,
-    /// What the request may change.
+    /// The targets that the request may change.
     pub(crate) change: Option<Box<change::Change>>,
     /// Fields of the answer that are for the asking client alone.
     pub(crate) for_asker: Fields,
@@ -314,7 +348,7 @@ pub(crate) struct Fetch {
     pub(crate) reason: Option<Reason>,
     /// Where VCL decided that, if it did.
     pub(crate) decided_at: Option<At>,
-    /// What spoke against storing when VCL set `beresp.uncacheable`.
+    /// The built-in VCL's objection to storing the answer when VCL set `beresp.uncacheable`.
     pub(crate) objection: Option<Reason>,
     pub(crate) was_304: bool,
     /// `std.rollback(bereq)` was called: a response that is there goes, too.
@@ -323,14 +357,14 @@ pub(crate) struct Fetch {
     pub(crate) in_place: bool,
     pub(crate) do_stream: bool,
     /// The part that is asked for in place of the whole, if any.
-    pub(crate) plan: part::Plan,
-    /// What came of the whole, where that is not all.
+    pub(crate) part_request: part::PartRequest,
+    /// The part that came, where it is not the whole.
     pub(crate) part: Option<Part>,
-    /// The answer is a part that is kept by itself.
-    pub(crate) is_lone: bool,
+    /// The answer is a part that is stored by itself.
+    pub(crate) is_standalone: bool,
     /// The origin says that it serves ranges.
     pub(crate) serves_ranges: bool,
-    /// What tells this version of the response, as the origin said it.
+    /// The origin's validator of this version.
     pub(crate) validator: Option<Validator>,
     /// `beresp.do_sparse` as VCL set it.
     pub(crate) do_sparse: Option<bool>,
@@ -361,55 +395,50 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// A fetch on behalf of `exchange`.
-    pub(crate) fn of(exchange: &mut Exchange, purpose: Purpose) -> Self {
-        let vxid = exchange.local.vxid();
-        let now = exchange.local.now();
-        let label = purpose.label();
-        exchange.records.link(Tag::Link, "bereq", vxid, label);
-        let trail = open_trail(&exchange.local, &exchange.current, (exchange.vxid, vxid), label, now);
-        let request = prepare::request(exchange, purpose, vxid);
-        let mut fetch = Self::new(
-            trail,
-            request,
-            (&exchange.session, &exchange.current),
-            Facts { vxid, purpose, key: exchange.key, client_ip: exchange.client_ip, rfc: exchange.rfc, now },
-        );
-        fetch.asked = Some((exchange.request.method.clone(), exchange.request.version));
-        fetch.backend = exchange.hint();
-        fetch.upload = prepare::upload(exchange, purpose);
-        fetch.identity.clone_from(&exchange.identity);
-        fetch.wish = exchange.demand.map_or_else(Directives::default, |demand| demand.directives);
-        fetch.authorized = exchange.request.fields.has_known(Field::Authorization);
-        fetch.marker = exchange.marker.map(|marker| match marker {
+    /// A fetch of what is `wanted`, as transaction `vxid`.
+    pub(crate) fn of(wanted: &Wanted<'_>, vxid: Vxid) -> Self {
+        let Wanted { purpose, local, session, current, key, client_ip, rfc, .. } = *wanted;
+        let now = local.now();
+        let log = open_log(local, current, (wanted.vxid, vxid), purpose.label(), now);
+        let request = prepare::request(wanted, vxid);
+        let facts = Facts { vxid, purpose, key, client_ip, rfc, now };
+        let mut fetch = Self::new(log, request, (session, current), facts);
+        fetch.asked = Some((wanted.request.method.clone(), wanted.request.version));
+        fetch.backend.clone_from(&wanted.backend);
+        fetch.upload = prepare::upload(wanted);
+        fetch.identity = wanted.identity.cloned();
+        fetch.directives = wanted.demand.map_or_else(Directives::default, |demand| demand.directives);
+        fetch.authorized = wanted.request.fields.has_known(Field::Authorization);
+        fetch.marker = wanted.marker.map(|marker| match marker {
             vcl::variables::Var::ReqIsHitpass => vcl::variables::Var::BereqIsHitpass,
             _ => vcl::variables::Var::BereqIsHitmiss,
         });
-        fetch.spares = purpose == Purpose::Miss && exchange.reason.is_own_wish();
-        fetch.plan = part::plan(exchange, purpose);
+        fetch.keeps_stored = wanted.keeps_stored;
+        fetch.part_request = part::part_request(wanted);
         fetch
     }
 
-    /// A fetch of bytes `first..=last` of the object under `key` that `layout` describes, at `site`.
-    pub(crate) fn segments(site: &Site, key: &Key, layout: &Layout, span: (u64, u64)) -> Self {
-        let vxid = site.local.vxid();
-        let now = site.local.now();
+    /// A fetch of bytes `first..=last` of the object under `key` that `layout` describes, for `requester`.
+    pub(crate) fn segments(requester: &Requester, key: &Key, layout: &Layout, span: (u64, u64)) -> Self {
+        let vxid = requester.local.vxid();
+        let now = requester.local.now();
         let purpose = Purpose::Segment;
-        let trail = open_trail(&site.local, &site.current, (site.vxid, vxid), purpose.label(), now);
-        let request = part::segment_request(site, vxid, layout, span);
+        let log =
+            open_log(&requester.local, &requester.current, (requester.vxid, vxid), purpose.label(), now);
+        let request = part::segment_request(requester, vxid, layout, span);
         let mut fetch = Self::new(
-            trail,
+            log,
             request,
-            (&site.session, &site.current),
-            Facts { vxid, purpose, key: *key, client_ip: site.client_ip, rfc: site.rfc, now },
+            (&requester.session, &requester.current),
+            Facts { vxid, purpose, key: *key, client_ip: requester.client_ip, rfc: requester.rfc, now },
         );
-        fetch.backend.clone_from(&site.backend);
-        fetch.identity.clone_from(&site.identity);
+        fetch.backend.clone_from(&requester.backend);
+        fetch.identity.clone_from(&requester.identity);
         fetch
     }
 
     fn new(
-        trail: Trail,
+        log: FetchLog,
         request: RequestHead,
         (session, current): (&Rc<Session>, &Rc<Current>),
         facts: Facts,
@@ -421,7 +450,7 @@ impl Fetch {
         let mut original = RequestHead::default();
         original.copy_from(&request);
         Self {
-            local: Rc::clone(&trail.local),
+            local: Rc::clone(&log.local),
             session: Rc::clone(session),
             current: Rc::clone(current),
             request,
@@ -429,7 +458,7 @@ impl Fetch {
             asked: None,
             response: ResponseHead::default(),
             machine: Machine::default(),
-            trail,
+            log,
             vxid,
             begun: now,
             purpose,
@@ -438,7 +467,7 @@ impl Fetch {
             stale: None,
             others: Vec::new(),
             by_other: false,
-            wish: Directives::default(),
+            directives: Directives::default(),
             fallback: None,
             backend: None,
             tried: Vec::new(),
@@ -448,7 +477,7 @@ impl Fetch {
             uploaded: None,
             client_ip,
             identity: None,
-            spares: false,
+            keeps_stored: false,
             arrived: None,
             rfc,
             authorized: false,
@@ -465,9 +494,9 @@ impl Fetch {
             rolled_back: false,
             in_place: false,
             do_stream: true,
-            plan: part::Plan::default(),
+            part_request: part::PartRequest::default(),
             part: None,
-            is_lone: false,
+            is_standalone: false,
             serves_ranges: false,
             validator: None,
             do_sparse: None,
@@ -502,10 +531,10 @@ impl Fetch {
         if of_use && stale.flags().has(store::Flags::VALIDATOR) {
             let stale = Rc::new(Known::new(stale));
             if stale.sparse().is_some() && self.purpose == Purpose::Background {
-                // If it has changed, nobody has asked for all of the new one yet.
+                // If it has changed, no client has asked for the whole of the new version yet.
                 let settings = &self.current.settings;
                 let head = Ask::head(settings.segment_size.max(1), settings.sparse_min_size);
-                self.plan.ask.get_or_insert(head);
+                self.part_request.ask.get_or_insert(head);
             }
             self.stale = Some(stale);
         }
@@ -536,14 +565,14 @@ impl Fetch {
     /// Has the origin asked by HEAD whether `stale` is still good: the answer updates that, or ends it.
     pub(crate) fn ask_head(&mut self, stale: Arc<Object>) {
         self.stale = Some(Rc::new(Known::new(stale)));
-        self.plan = part::Plan::default();
+        self.part_request = part::PartRequest::default();
         for request in [&mut self.request, &mut self.original] {
             request.method.clear();
             request.method.extend_from_slice(b"HEAD");
         }
     }
 
-    /// Whether the request was for the head alone of what is stored.
+    /// Whether the request was a HEAD about a stored response.
     pub(crate) fn asks_head(&self) -> bool {
         self.rfc && self.purpose == Purpose::Miss && self.request.method == b"HEAD"
     }
@@ -559,6 +588,17 @@ impl Fetch {
         }
     }
 
+    /// Runs it in a task of its own, for a new object while `stale` is served.
+    pub(crate) fn run_in_background(mut self, busy: Busy, stale: Option<Arc<Object>>) {
+        self.busy = Some(busy);
+        self.set_stale(stale);
+        self.local.counters.s_bgfetch.inc();
+        net::worker::task(async move {
+            let fetched = self.run(&mut NoBody).await;
+            drop(fetched);
+        });
+    }
+
     async fn next(&mut self, step: Step, body: &mut dyn RequestBody) -> Step {
         match step {
             Step::Fetch => prepare::step(self).await,
@@ -570,10 +610,10 @@ impl Fetch {
         }
     }
 
-    /// What failed, with the reason if that is known.
+    /// Adds the reason to a failed result, if it is known.
     fn or_lost(&mut self, fetched: Fetched) -> Fetched {
         match fetched {
-            Fetched::Failed => self.trail.trouble.take().map_or(Fetched::Failed, Fetched::Lost),
+            Fetched::Failed => self.log.trouble.take().map_or(Fetched::Failed, Fetched::Lost),
             fetched => fetched,
         }
     }
@@ -585,35 +625,35 @@ impl Fetch {
     fn retry(&mut self) -> Result<Step, Text> {
         self.retries = self.retries.saturating_add(1);
         if self.retries > self.current.settings.max_retries {
-            self.trail.records.text(Tag::VCL_Error, b"Too many retries");
+            self.log.records.text(Tag::VCL_Error, b"Too many retries");
             return Err(Text::from_static(b"Too many retries"));
         }
         if self.upload == Upload::Spent {
-            self.trail
+            self.log
                 .records
                 .text(Tag::VCL_Error, b"the request body was sent already and cannot be sent again");
             return Err(Text::from_static(b"Request body was sent already"));
         }
         let now = self.local.now();
-        self.trail.timestamp("Retry", now);
+        self.log.timestamp("Retry", now);
         let (old, new) = (self.vxid, self.local.vxid());
-        self.trail.records.link(Tag::Link, "bereq", new, "retry");
-        self.trail.records.end();
+        self.log.records.link(Tag::Link, "bereq", new, "retry");
+        self.log.records.end();
         self.vxid = new;
-        self.trail.records.begin(new, Kind::Backend);
-        self.trail.records.link(Tag::Begin, "bereq", old, "retry");
-        self.trail.records.timestamp("Start", now, now, now);
-        (self.trail.start, self.trail.previous) = (now, now);
+        self.log.records.begin(new, Kind::Backend);
+        self.log.records.link(Tag::Begin, "bereq", old, "retry");
+        self.log.records.timestamp("Start", now, now, now);
+        (self.log.start, self.log.previous) = (now, now);
         self.chosen = None;
-        // What VCL said of another answer holds for all tries, as `uncacheable` does.
+        // VCL's reason for an earlier answer holds for all tries, as `uncacheable` does.
         self.reason = self.reason.filter(|reason| *reason != Reason::FetchFailed);
-        self.trail.trouble = None;
+        self.log.trouble = None;
         self.reset_response();
         self.synthetic.clear();
         Ok(Step::Fetch)
     }
 
-    /// Forgets what VCL decided of an answer that is not used.
+    /// Forgets VCL's decisions about an answer that is not used.
     pub(crate) fn reset_response(&mut self) {
         (self.was_304, self.in_place) = (false, false);
         (self.do_esi, self.do_gzip, self.do_gunzip, self.do_stream) = (false, false, false, true);
@@ -634,7 +674,7 @@ impl Fetch {
         self.current.vcl.as_ref().is_some_and(|vcl| vcl.instance.program.is_builtin(subroutine))
     }
 
-    /// Runs a subroutine, waiting for what it waits for.
+    /// Runs a subroutine to its end, also if it has to wait.
     pub(crate) async fn decide(&mut self, subroutine: Sub) -> Action {
         if subroutine == Sub::BackendFetch {
             // The others judge an answer, and by the moment at which it came.
@@ -674,7 +714,7 @@ impl Fetch {
 
     /// The response's times, for a client that alone gets it.
     pub(crate) fn private(&self) -> Private {
-        // What is passed never was to live.
+        // A passed response has no lifetime.
         let (ttl, grace, keep) = match self.purpose {
             Purpose::Pass => (0.0, 0.0, 0.0),
             Purpose::Miss | Purpose::Background | Purpose::Segment => (self.ttl, self.grace, self.keep),
@@ -693,16 +733,4 @@ impl Fetch {
             sends_gzip: false,
         }
     }
-}
-
-/// Fetches a new object in the background, while `stale` is served.
-pub(crate) fn background(exchange: &mut Exchange, busy: Busy, stale: Option<Arc<Object>>) {
-    let mut fetch = Fetch::of(exchange, Purpose::Background);
-    fetch.busy = Some(busy);
-    fetch.set_stale(stale);
-    exchange.local.counters.s_bgfetch.inc();
-    net::worker::task(async move {
-        let fetched = fetch.run(&mut NoBody).await;
-        drop(fetched);
-    });
 }

@@ -2,7 +2,7 @@
 
 use super::update::{self, Heard};
 use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, error, part, send, times};
-use crate::request::handled::Arrived;
+use crate::handled::Arrived;
 use crate::trouble::Trouble;
 use base::units::push_integer;
 use catalog::reason::Reason;
@@ -19,7 +19,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Text;
 use wire::h1::ResponseFraming;
 
-/// Takes in the head of an answer: what concerns the connection alone goes, what must be there comes, and it is logged.
+/// Takes in the head of an answer: removes hop-by-hop fields, adds a missing Date and reason, and logs it.
 pub(super) fn receive(fetch: &mut Fetch, framing: ResponseFraming) {
     fetch.now = fetch.local.now();
     rules::hop::strip_nominated(&mut fetch.response.fields);
@@ -45,12 +45,12 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     received(fetch, answer).await
 }
 
-/// What becomes of an answer whose head was taken in.
+/// The next step for an answer whose head was taken in.
 pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
-        // What follows the head cannot be told from the next response.
-        fetch.trail.records.text(Tag::FetchError, b"204 with a body");
-        fetch.trail.blame(Trouble::bad_answer());
+        // The body could not be told from the next response.
+        fetch.log.records.text(Tag::FetchError, b"204 with a body");
+        fetch.log.blame(Trouble::bad_answer());
         return Step::failed();
     }
     if !part::judge(fetch, &answer) {
@@ -62,13 +62,13 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
         Heard::New => {}
         Heard::Again => return give_up(fetch, answer, Step::Send),
         Heard::Unexpected => {
-            fetch.trail.blame(Trouble::bad_answer());
+            fetch.log.blame(Trouble::bad_answer());
             return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         }
         Heard::Confirmed(newer) => {
             merged = Some(newer);
             if let Some(connection) = answer.connection.take() {
-                fetch.trail.release(connection);
+                fetch.log.release(connection);
             }
             answer.framing = ResponseFraming::None;
         }
@@ -136,9 +136,9 @@ pub(super) fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
     if let (ResponseFraming::None | ResponseFraming::Length(0), Some(connection)) =
         (answer.framing, answer.connection)
     {
-        fetch.trail.release(connection);
+        fetch.log.release(connection);
     } else {
-        fetch.trail.closed(super::trail::VCL_CLOSED);
+        fetch.log.closed(super::log::VCL_CLOSED);
     }
     next
 }
@@ -163,9 +163,9 @@ fn count(fetch: &Fetch, framing: ResponseFraming) {
 }
 
 fn log_response(fetch: &mut Fetch) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
-    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
+    records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     let mut status = Vec::with_capacity(3);
     push_integer(&mut status, u64::from(response.status));
     records.text(Tag::BerespStatus, &status);
@@ -175,11 +175,11 @@ fn log_response(fetch: &mut Fetch) {
     }
 }
 
-/// Logs what a response has from the stored one, besides what the 304 said.
+/// Logs the fields that a merged response has from the stored one, without those of the 304.
 fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
-    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
+    records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);
     for line in response.fields.lines().filter(|line| !confirmed.lines().any(|other| other == *line)) {
@@ -187,9 +187,9 @@ fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
     }
 }
 
-/// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
+/// The effect of the built-in `vcl_backend_response`: an answer that must not be shared becomes a hit-for-miss marker.
 fn builtin(fetch: &mut Fetch) -> Action {
-    fetch.trail.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
+    fetch.log.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
     if !fetch.uncacheable
         && let Storable::No(why) = storable(fetch)
     {
@@ -198,11 +198,12 @@ fn builtin(fetch: &mut Fetch) -> Action {
         fetch.log_ttl();
         fetch.uncacheable = true;
     }
-    fetch.trail.records.text(Tag::VCL_return, b"deliver");
+    fetch.log.records.text(Tag::VCL_return, b"deliver");
     Action::Deliver
 }
 
-/// Whether the built-in VCL stores the answer. By the RFC the rules have judged it before: what they forbid has no life left.
+/// Whether the built-in VCL stores the answer. With `rfc` the rules have judged it before, and left no lifetime to what
+/// they forbid.
 pub(super) fn storable(fetch: &Fetch) -> Storable {
     let fields = &fetch.response.fields;
     if !fetch.rfc {
@@ -223,10 +224,10 @@ impl Fetch {
         self.log_times("VCL", &[self.ttl, self.grace, self.keep, self.origin_time]);
     }
 
-    /// A `TTL` record: who says so, times in seconds, and whether it may be kept.
+    /// A `TTL` record: the source, the times in seconds, and whether the answer is cacheable.
     pub(super) fn log_times(&mut self, source: &str, times: &[f64]) {
         let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
-        self.trail.records.line(Tag::TTL, |line| {
+        self.log.records.line(Tag::TTL, |line| {
             line.text(source.as_bytes());
             for time in times {
                 line.text(b" ");

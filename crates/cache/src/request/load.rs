@@ -1,4 +1,4 @@
-//! Waits for what may answer, and is on a device, to become resident.
+//! `load`: waits until a stored response that may answer, and is on a device, is resident.
 //!
 //! The index has begun the load, one for all who wait. When it is over the request looks again: there may be a hit, another
 //! entry to load, or nothing, as where the record turned out to be damaged.

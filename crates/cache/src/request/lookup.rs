@@ -1,9 +1,9 @@
 //! Lookup: what is there for this key and request?
 
-use super::demand::Demand;
 use super::{Freshness, Step};
+use crate::demand::Demand;
 use crate::exchange::Exchange;
-use crate::sparse::lone::Lone;
+use crate::fetch::sparse::standalone::StandalonePart;
 use base::Time;
 use catalog::ban::Listed;
 use catalog::index::insist::Insistent;
@@ -45,7 +45,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
 
 #[inline]
 fn note_demand(exchange: &mut Exchange) {
-    exchange.demand = Demand::of(exchange);
+    exchange.demand = if exchange.rfc { Demand::of(&exchange.request.fields) } else { None };
     if let Some(demand) = exchange.demand {
         exchange.insistent = Insistent::new(demand.insists());
     }
@@ -69,7 +69,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         return None;
     }
     if let Some(demand) = exchange.demand
-        && demand.suits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
+        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
     {
         return None;
     }
@@ -100,9 +100,9 @@ fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
     if !fields.has_known(Known::ContentRange) {
         return None;
     }
-    let lone = object.length().and_then(|length| Lone::of(&fields, length));
-    let answers = |lone: Lone| lone.answer(&exchange.request.fields).is_some();
-    Some(exchange.rfc && exchange.request.method == b"GET" && lone.is_some_and(answers))
+    let part = object.length().and_then(|length| StandalonePart::of(&fields, length));
+    let answers = |part: StandalonePart| part.answer(&exchange.request.fields).is_some();
+    Some(exchange.rfc && exchange.request.method == b"GET" && part.is_some_and(answers))
 }
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.
@@ -154,9 +154,9 @@ fn with_query<Answer>(
     act: impl FnOnce(&Query<'_>) -> Answer,
 ) -> Answer {
     let demand = exchange.demand;
-    let suits = move |object: &Object, is_brought| match demand {
-        Some(demand) if is_brought => demand.suits_brought(exchange, object, now),
-        Some(demand) => demand.suits(exchange, object, now),
+    let permits = move |object: &Object, is_brought| match demand {
+        Some(demand) if is_brought => demand.permits_fetched(exchange, object, now),
+        Some(demand) => demand.permits(exchange, object, now),
         None => Suits::Yes,
     };
     let query = Query {
@@ -168,7 +168,7 @@ fn with_query<Answer>(
         always_miss: exchange.always_miss,
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
-        asks: demand.is_some().then_some(&suits),
+        asks: demand.is_some().then_some(&permits),
         insistent: exchange.insistent.as_ref(),
         waited,
         fits: &|object| fits(exchange, object),

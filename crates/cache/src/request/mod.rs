@@ -1,15 +1,35 @@
-//! The steps of a client request, one file each. Each takes the exchange and says which step is next; the `match` below
-//! has exactly the edges of the picture in [`crate::exchange`].
+//! The steps of a client request, one file each.
+//!
+//! ```text
+//! recv > hash > lookup > hit  > deliver > done
+//!    |      |      |      |        |
+//!    |      |      |      +> miss, pass, synth, restart
+//!    |      |      +> miss > fetch > deliver | synth
+//!    |      |      +> pass > fetch > deliver | synth
+//!    |      +> purge > synth | restart
+//!    |      +> pipe > done
+//!    +> synth > done
+//! deliver, synth > restart > recv          any > fail > synth(503)
+//! ```
+//!
+//! Each takes the exchange and says which step is next; the `match` below has exactly the edges of the picture.
+//! [`Exchange::run`] drives them; the front writes what `response` and `body` say, and then calls [`Exchange::finish`].
 
+mod begin;
+mod cache_status;
 pub(crate) mod deliver;
-pub(crate) mod demand;
+mod demand;
+mod esi;
+mod fetching;
 pub(crate) mod filters;
-pub(crate) mod handled;
+mod finish;
 pub(crate) mod hash;
 pub(crate) mod hit;
-pub(crate) mod load;
+mod host;
+mod load;
 pub(crate) mod lookup;
 pub(crate) mod miss;
+mod multipart;
 pub(crate) mod pass;
 pub(crate) mod pipe;
 pub(crate) mod prepared;
@@ -18,11 +38,13 @@ mod range;
 pub(crate) mod recv;
 pub(crate) mod restart;
 pub(crate) mod sparse;
+mod subroutine;
 pub(crate) mod synth;
 pub(crate) mod upload;
 
-use crate::exchange::{Exchange, Outcome, RequestBody};
+use crate::exchange::Exchange;
 use crate::known::Known;
+use crate::request_body::RequestBody;
 use catalog::index::busy::Busy;
 use copal_catalog as catalog;
 use copal_store as store;
@@ -31,6 +53,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::Object;
 use vcl::value::Text;
+
+/// What the connection does next.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Write `response` and `body`, then call `finish`.
+    Deliver,
+    /// Join the client with this backend connection, then call `finish_pipe`.
+    Pipe(Box<pipe::Pipe>),
+    /// Close without an answer.
+    Close,
+}
 
 /// The next step of a request.
 #[derive(Debug)]
@@ -48,13 +81,13 @@ pub(crate) enum Step {
     Pipe,
     Purge,
     Synth(u16, Option<Text>),
-    /// Deliver what stands in `source` and `body`.
+    /// Deliver what stands in `obj` and `body`.
     Deliver,
     Restart,
     Done(Outcome),
 }
 
-/// What `vcl_recv` decided.
+/// The decision of `vcl_recv`, carried out once the key is known.
 #[derive(Debug, Clone)]
 pub(crate) enum AfterHash {
     Lookup,
@@ -65,7 +98,7 @@ pub(crate) enum AfterHash {
     Synth(u16, Option<Text>),
 }
 
-/// How a hit came about.
+/// Whether a hit is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Fresh,

@@ -9,21 +9,19 @@
 //! [`super::deliver`] for plain GETs under a built-in `vcl_deliver`; what it sends and logs is taken from a response that
 //! the long way made, so the two cannot come to differ.
 
-use super::handled::{Handled, ttl_left};
+use super::cache_status::ttl_left;
 use crate::body::Body;
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::known::Known;
-use crate::settings::Settings;
+use crate::repeats::{Basis, Prepared, Repeats, Status};
 use base::Time;
 use base::units::push_integer;
-use catalog::reason::Reason;
 use copal_base as base;
-use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::{Block, Mark, Tag};
+use observe::{Mark, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::State;
@@ -31,7 +29,7 @@ use vcl::host::Sub;
 use wire::h1::RequestFraming;
 use wire::{Known as Field, KnownSet, Version};
 
-/// Responses alike that the long way makes before one is kept.
+/// The number of equal responses that the long way makes before one is kept.
 const WORTH: u8 = 3;
 
 /// Fields of requests that may change the response.
@@ -44,52 +42,12 @@ pub(super) const BY_RFC: KnownSet = KnownSet::of(&[
     Field::IfUnmodifiedSince,
 ]);
 
-/// What a response depends upon besides its object and the request's being plain.
-#[derive(Debug, Clone)]
-struct Basis {
-    settings: Arc<Settings>,
-    age: u64,
-    status: Option<Status>,
-}
-
-/// What `Cache-Status` says, where it says something.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Status {
-    ttl: i64,
-    handled: Handled,
-    reason: Reason,
-}
-
-impl Basis {
-    fn is(&self, settings: &Arc<Settings>, age: u64, status: Option<Status>) -> bool {
-        self.age == age && self.status == status && Arc::ptr_eq(&self.settings, settings)
-    }
-}
-
 fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
     exchange.shows_status().then(|| Status {
         ttl: ttl_left(known, exchange.ttl_max, age),
         handled: exchange.handled,
         reason: exchange.reason,
     })
-}
-
-/// The responses of one object in one thread.
-#[derive(Debug, Default)]
-pub struct Repeats {
-    basis: Option<Basis>,
-    /// How many responses in a row had that basis.
-    count: u8,
-    prepared: Option<Box<Prepared>>,
-}
-
-#[derive(Debug)]
-struct Prepared {
-    head_before: Box<[u8]>,
-    head_after: Box<[u8]>,
-    before: Block,
-    middle: Block,
-    after: Block,
 }
 
 /// The places in the records of one response that [`learn`] needs.
@@ -106,7 +64,7 @@ pub(crate) struct Marks {
 /// The object, if the response to this request is its plain one.
 #[inline]
 pub(crate) fn plain(exchange: &Exchange) -> Option<Rc<Known>> {
-    let Source::Stored(known) = &exchange.source else { return None };
+    let Obj::Stored(known) = &exchange.obj else { return None };
     let request = &exchange.request;
     let is_plain = exchange.hit
         && !exchange.close

@@ -1,8 +1,9 @@
 //! `vcl_recv`: is this a request we look up, pass, pipe, purge or answer ourselves?
 
 use super::{AfterHash, Step, fail, upload};
-use crate::exchange::{Exchange, RequestBody};
+use crate::exchange::Exchange;
 use crate::local::Current;
+use crate::request_body::RequestBody;
 use catalog::reason::Reason;
 use copal_catalog as catalog;
 use copal_observe as observe;
@@ -16,7 +17,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Value;
 use wire::{Known, Version};
 
-/// What the step leads to.
+/// The result of the step.
 pub(crate) enum Decided {
     Step(Step),
     /// VCL waits for something: [`wait`] for it and go on.

@@ -1,9 +1,9 @@
 //! `vcl_synth`: an answer of our own.
 
-use super::{Step, deliver, filters, range};
+use super::{Outcome, Step, deliver, filters, range};
 use crate::body::Body;
-use crate::exchange::is_bodiless;
-use crate::exchange::{Exchange, Outcome, Source};
+use crate::exchange::{Exchange, Obj};
+use crate::message::is_bodiless;
 use bytes::Bytes;
 use catalog::reason::Reason;
 use copal_catalog as catalog;
@@ -21,7 +21,7 @@ use wire::{Known, Version};
 pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>, waits: bool) -> Step {
     exchange.local.counters.s_synth.inc();
     exchange.body = Body::Empty;
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.synthetic.clear();
     prepare(exchange, status, reason, waits);
     match exchange.decide(Sub::Synth).await {

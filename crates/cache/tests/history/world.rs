@@ -367,7 +367,7 @@ fn shared(state: &State) -> Arc<Shared> {
         vxids: Arc::new(VxidSource::default()),
         reseed: cache::Reseed::default(),
         no_room: Arc::default(),
-        ranges: cache::Ranges::default(),
+        range_support: cache::RangeSupport::default(),
         outages: Default::default(),
         maker: OnceLock::new(),
     })

@@ -1,10 +1,10 @@
-//! What a job and its reader, both of one thread, know of each other.
+//! The channel of segments from a job to its reader. Both run on one thread.
 //!
 //! ```text
-//! job     next ........ end        segments it has yet to bring
-//!         pushes each segment as it begins it (the reader keeps hold of it: it is not evicted before it was read)
-//! reader  at                       where it stands; the job is never far ahead
-//!         left                     the job ends with the segment it is in
+//! job     next ........ end        the segments that it has yet to store
+//!         pushes each segment as it begins it; the queue holds it, so that it is not evicted before it was read
+//! reader  at                       the segment that it is in; the job is never far ahead of it
+//!         left                     the reader is gone: the job ends with the segment it is in
 //! ```
 
 use crate::fetch::Refusal;
@@ -20,19 +20,19 @@ use store::Object;
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It brought what it was to bring, or what others did not.
+    /// It stored its segments, but for those that others store.
     Done,
     /// The origin has another version.
     Changed,
-    /// No answer, or none that is of use.
+    /// There was no answer, or no usable one.
     Failed,
     /// The answer broke off.
     Broken,
 }
 
-/// See the module.
+/// The state that both ends share; the job has this, the reader a [`JobHandle`].
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Channel {
     next: Cell<u64>,
     end: Cell<u64>,
     at: Cell<u64>,
@@ -45,8 +45,8 @@ pub(crate) struct Lane {
     reader: RefCell<Option<Waker>>,
 }
 
-impl Lane {
-    /// A lane for the segments `next..end`.
+impl Channel {
+    /// A channel for the segments `next..end`.
     pub(crate) fn new(next: u64, end: u64) -> Rc<Self> {
         Rc::new(Self {
             next: Cell::new(next),
@@ -77,13 +77,13 @@ impl Lane {
         Self::wake(&self.reader);
     }
 
-    /// The job goes no further than to the beginning of segment `end`.
+    /// The job stops at segment `end`, which is not its to store.
     pub(crate) fn shorten(&self, end: u64) {
         self.end.set(end.min(self.end.get()));
         Self::wake(&self.reader);
     }
 
-    /// The job is over, and this came in place of its segments.
+    /// The job is over, and `refusal` came in place of its segments.
     pub(crate) fn refuse(&self, refusal: Box<Refusal>) {
         if !self.left.get() {
             *self.refusal.borrow_mut() = Some(refusal);
@@ -122,35 +122,35 @@ impl Lane {
     }
 }
 
-/// The reader's end of a lane; dropped, the job ends with the segment it is in.
+/// The reader's end of the channel. Once it is dropped, the job ends with the segment it is in.
 #[derive(Debug)]
-pub(crate) struct Link(Rc<Lane>);
+pub(crate) struct JobHandle(Rc<Channel>);
 
-/// What a lane has of a segment.
+/// The answer to [`JobHandle::poll`].
 #[derive(Debug)]
 pub(crate) enum Offer {
-    /// Here it is.
+    /// The segment.
     Segment(Arc<Object>),
-    /// It will come, or the job will end; which alone is waited for after [`Link::stop`].
+    /// The segment will come, or the job will end. After [`JobHandle::stop`] only the end.
     Later,
-    /// Not by this lane; the end, if the job is over.
+    /// The job does not bring it; with how the job ended, if it has.
     Nothing(Option<End>),
 }
 
-impl Link {
-    pub(crate) fn new(lane: &Rc<Lane>) -> Self {
-        Self(Rc::clone(lane))
+impl JobHandle {
+    pub(crate) fn new(channel: &Rc<Channel>) -> Self {
+        Self(Rc::clone(channel))
     }
 
-    /// Whether the job means to bring segment `number`, or has brought it and nobody took it.
+    /// Whether the job is to bring segment `number`, or has brought it and it was not taken yet.
     pub(crate) fn covers(&self, number: u64) -> bool {
-        let lane = &self.0;
-        let runs = lane.ended.get().is_none() && !lane.left.get();
-        let coming = runs && (lane.next.get()..lane.end.get()).contains(&number);
-        coming || lane.segments.borrow().iter().any(|(other, _)| *other == number)
+        let channel = &self.0;
+        let runs = channel.ended.get().is_none() && !channel.left.get();
+        let coming = runs && (channel.next.get()..channel.end.get()).contains(&number);
+        coming || channel.segments.borrow().iter().any(|(other, _)| *other == number)
     }
 
-    /// Whether segment `number` is the one that the job was to bring next for its reader, when it ended, or a later one.
+    /// Whether segment `number` is among those that the reader has not passed and the job was to bring.
     pub(crate) fn was_for(&self, number: u64) -> bool {
         (self.0.at.get()..self.0.end.get()).contains(&number)
     }
@@ -160,7 +160,7 @@ impl Link {
         self.0.refusal.borrow_mut().take()
     }
 
-    /// The first segment that was not passed.
+    /// The first segment that the reader has not passed.
     pub(crate) fn from(&self) -> u64 {
         self.0.at.get()
     }
@@ -170,71 +170,71 @@ impl Link {
         self.0.end.get()
     }
 
-    /// The reader wants no more of it than to know when its job has ended, which that does with the segment it is in.
+    /// Has the job end with the segment it is in. The reader takes nothing more from it, and can still wait for its end.
     pub(crate) fn stop(&self) {
-        let lane = &self.0;
-        lane.left.set(true);
-        lane.segments.borrow_mut().clear();
-        lane.refusal.borrow_mut().take();
-        Lane::wake(&lane.job);
+        let channel = &self.0;
+        channel.left.set(true);
+        channel.segments.borrow_mut().clear();
+        channel.refusal.borrow_mut().take();
+        Channel::wake(&channel.job);
     }
 
-    /// Whether there is nothing more to get from it.
+    /// Whether the job has ended and nothing is left to take.
     pub(crate) fn is_over(&self) -> bool {
         self.0.ended.get().is_some() && self.0.segments.borrow().is_empty()
     }
 
-    /// Whether its job runs.
+    /// Whether the job runs.
     pub(crate) fn runs(&self) -> bool {
         self.0.ended.get().is_none()
     }
 
-    /// Waits until segment `number` begins to come, or the job has ended: how, if that brought nothing of it.
+    /// Waits until segment `number` begins to arrive (`None`), or the job has ended without it.
     pub(crate) fn poll_begun(&self, number: u64, context: &Context<'_>) -> Poll<Option<End>> {
-        let lane = &self.0;
-        if lane.next.get() > number {
+        let channel = &self.0;
+        if channel.next.get() > number {
             return Poll::Ready(None);
         }
-        if let Some(end) = lane.ended.get() {
+        if let Some(end) = channel.ended.get() {
             return Poll::Ready(Some(end));
         }
-        *lane.reader.borrow_mut() = Some(context.waker().clone());
+        *channel.reader.borrow_mut() = Some(context.waker().clone());
         Poll::Pending
     }
 
-    /// The reader has come to segment `number`: what lies before it is let go, and the job may go on.
+    /// The reader has come to segment `number`: those before it are released, and the job may go on.
     pub(crate) fn advance(&self, number: u64) {
-        let lane = &self.0;
-        let is_of_it = number < lane.end.get() && number >= lane.at.get();
+        let channel = &self.0;
+        let is_of_it = number < channel.end.get() && number >= channel.at.get();
         if is_of_it {
-            lane.at.set(number);
-            lane.segments.borrow_mut().retain(|(other, _)| *other >= number);
-            Lane::wake(&lane.job);
+            channel.at.set(number);
+            channel.segments.borrow_mut().retain(|(other, _)| *other >= number);
+            Channel::wake(&channel.job);
         }
     }
 
-    /// Asks for segment `number`; the reader is woken when there is news.
+    /// Asks for segment `number`. The reader is woken when it comes or the job ends.
     pub(crate) fn poll(&self, number: u64, context: &Context<'_>) -> Offer {
-        let lane = &self.0;
-        let mut segments = lane.segments.borrow_mut();
+        let channel = &self.0;
+        let mut segments = channel.segments.borrow_mut();
         if let Some(place) = segments.iter().position(|(other, _)| *other == number)
             && let Some((_, object)) = segments.remove(place)
         {
             return Offer::Segment(object);
         }
         drop(segments);
-        if let Some(end) = lane.ended.get() {
+        if let Some(end) = channel.ended.get() {
             return Offer::Nothing(Some(end));
         }
-        if lane.left.get() || (lane.next.get()..lane.end.get()).contains(&number) {
-            *lane.reader.borrow_mut() = Some(context.waker().clone());
+        if channel.left.get() || (channel.next.get()..channel.end.get()).contains(&number) {
+            *channel.reader.borrow_mut() = Some(context.waker().clone());
             return Offer::Later;
         }
         Offer::Nothing(None)
     }
 }
 
-impl Drop for Link {
+impl Drop for JobHandle {
     fn drop(&mut self) {
         self.stop();
     }
@@ -282,8 +282,8 @@ mod tests {
     }
 
     /// `S`: a segment, `L`: later, `N`: nothing, `E`: nothing any more.
-    fn ask(link: &Link, number: u64, waker: &Waker) -> char {
-        match link.poll(number, &Context::from_waker(waker)) {
+    fn ask(handle: &JobHandle, number: u64, waker: &Waker) -> char {
+        match handle.poll(number, &Context::from_waker(waker)) {
             Offer::Segment(_) => 'S',
             Offer::Later => 'L',
             Offer::Nothing(None) => 'N',
@@ -295,76 +295,79 @@ mod tests {
     fn what_is_brought_is_taken_once() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        let lane = Lane::new(3, 6);
-        let link = Link::new(&lane);
-        assert_eq!([2, 3, 5, 6].map(|number| ask(&link, number, &waker)), ['N', 'L', 'L', 'N']);
-        lane.push(3, object());
+        let channel = Channel::new(3, 6);
+        let handle = JobHandle::new(&channel);
+        assert_eq!([2, 3, 5, 6].map(|number| ask(&handle, number, &waker)), ['N', 'L', 'L', 'N']);
+        channel.push(3, object());
         assert_eq!(count.0.load(Ordering::Relaxed), 1, "the reader hears of it");
-        assert!(link.covers(3) && link.covers(5) && !link.covers(6));
-        assert_eq!([3, 3, 4].map(|number| ask(&link, number, &waker)), ['S', 'N', 'L']);
-        lane.push(4, object());
-        lane.shorten(5);
-        assert_eq!([5, 4].map(|number| ask(&link, number, &waker)), ['N', 'S']);
-        lane.finish(End::Done);
-        lane.finish(End::Failed);
-        assert!(link.is_over() && !link.runs());
-        assert!(matches!(link.poll(5, &Context::from_waker(&waker)), Offer::Nothing(Some(End::Done))));
+        assert!(handle.covers(3) && handle.covers(5) && !handle.covers(6));
+        assert_eq!([3, 3, 4].map(|number| ask(&handle, number, &waker)), ['S', 'N', 'L']);
+        channel.push(4, object());
+        channel.shorten(5);
+        assert_eq!([5, 4].map(|number| ask(&handle, number, &waker)), ['N', 'S']);
+        channel.finish(End::Done);
+        channel.finish(End::Failed);
+        assert!(handle.is_over() && !handle.runs());
+        assert!(matches!(handle.poll(5, &Context::from_waker(&waker)), Offer::Nothing(Some(End::Done))));
     }
 
     #[test]
     fn what_begins_is_told_and_not_taken() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        let begun = |link: &Link, number| link.poll_begun(number, &Context::from_waker(&waker));
-        let lane = Lane::new(3, 6);
-        let link = Link::new(&lane);
-        assert_eq!(begun(&link, 3), Poll::Pending);
-        lane.push(3, object());
+        let begun = |handle: &JobHandle, number| handle.poll_begun(number, &Context::from_waker(&waker));
+        let channel = Channel::new(3, 6);
+        let handle = JobHandle::new(&channel);
+        assert_eq!(begun(&handle, 3), Poll::Pending);
+        channel.push(3, object());
         assert_eq!(count.0.load(Ordering::Relaxed), 1, "the reader hears of it");
-        assert_eq!([begun(&link, 3), begun(&link, 4)], [Poll::Ready(None), Poll::Pending]);
-        lane.finish(End::Changed);
-        assert_eq!([begun(&link, 3), begun(&link, 4)], [Poll::Ready(None), Poll::Ready(Some(End::Changed))]);
-        assert_eq!(ask(&link, 3, &waker), 'S', "it is still to be had");
+        assert_eq!([begun(&handle, 3), begun(&handle, 4)], [Poll::Ready(None), Poll::Pending]);
+        channel.finish(End::Changed);
+        assert_eq!(
+            [begun(&handle, 3), begun(&handle, 4)],
+            [Poll::Ready(None), Poll::Ready(Some(End::Changed))]
+        );
+        assert_eq!(ask(&handle, 3, &waker), 'S', "it is still to be had");
     }
 
     #[test]
     fn what_is_stopped_is_waited_for_and_brings_nothing() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        let lane = Lane::new(3, 6);
-        let link = Link::new(&lane);
-        lane.push(3, object());
-        link.stop();
-        assert!(lane.is_left() && link.runs() && !link.covers(3) && !link.covers(4));
-        assert_eq!([3, 4, 9].map(|number| ask(&link, number, &waker)), ['L', 'L', 'L']);
-        lane.finish(End::Done);
+        let channel = Channel::new(3, 6);
+        let handle = JobHandle::new(&channel);
+        channel.push(3, object());
+        handle.stop();
+        assert!(channel.is_left() && handle.runs() && !handle.covers(3) && !handle.covers(4));
+        assert_eq!([3, 4, 9].map(|number| ask(&handle, number, &waker)), ['L', 'L', 'L']);
+        channel.finish(End::Done);
         assert_eq!(count.0.load(Ordering::Relaxed), 1, "the reader hears of its end");
-        assert!(link.is_over());
-        assert_eq!(ask(&link, 4, &waker), 'E');
+        assert!(handle.is_over());
+        assert_eq!(ask(&handle, 4, &waker), 'E');
     }
 
     #[test]
     fn the_job_waits_for_its_reader_and_hears_when_it_leaves() {
-        let lane = Lane::new(0, 100);
-        let link = Link::new(&lane);
+        let channel = Channel::new(0, 100);
+        let handle = JobHandle::new(&channel);
         let mut context = Context::from_waker(Waker::noop());
         {
-            let mut reached = pin!(lane.reached(7));
+            let mut reached = pin!(channel.reached(7));
             assert!(reached.as_mut().poll(&mut context).is_pending());
-            lane.push(0, object());
-            link.advance(6);
-            assert!(!link.covers(0), "what was passed is let go");
+            channel.push(0, object());
+            handle.advance(6);
+            assert!(!handle.covers(0), "what was passed is let go");
             assert!(reached.as_mut().poll(&mut context).is_pending());
-            link.advance(200);
-            assert_eq!(lane.reader_at(), 6, "that is not on this lane");
-            link.advance(7);
+            handle.advance(200);
+            assert_eq!(channel.reader_at(), 6, "the job does not bring that segment");
+            handle.advance(7);
             assert!(reached.as_mut().poll(&mut context).is_ready());
         }
-        let mut reached = pin!(lane.reached(50));
+        let mut reached = pin!(channel.reached(50));
         assert!(reached.as_mut().poll(&mut context).is_pending());
-        drop(link);
-        assert!(lane.is_left() && reached.as_mut().poll(&mut context).is_ready());
-        lane.push(7, object());
-        assert!(lane.segments.borrow().is_empty(), "nobody would take it");
+        drop(handle);
+        assert!(channel.is_left() && reached.as_mut().poll(&mut context).is_ready());
+        channel.push(7, object());
+        assert!(channel.segments.borrow().is_empty(), "nobody would take it");
     }
 }

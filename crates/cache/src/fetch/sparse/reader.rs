@@ -3,23 +3,23 @@
 //! ```text
 //! ranges   [---- 0 ----)      [-- 1 --)  [2)         in the order in which they go out
 //! segments |  3  |  4  |  5  ...
-//!                 at ^ open     ^ scout              what lies between is there, or on its way
+//!                 at ^ open     ^ lookahead          the segments between are stored or being fetched
 //! ```
-//! A segment is taken from one of the reader's own lanes, else from the index, where others may have stored it or be at it;
-//! else the reader starts a job for it and what follows. A scout looks ahead of it, over the ends of ranges, and starts jobs
-//! for what is missing there, a few at a time.
+//! A segment is taken from one of the reader's own jobs, else from the index, where others may have stored it or be fetching
+//! it; else the reader starts a job for it and the missing ones behind it. The reader looks ahead, across the ends of
+//! ranges, and starts jobs for the segments that are missing there, a few at a time.
 //!
-//! The response's head waits for its first segment and, should one be missing within sight, for the origin's answer about the
-//! first of these: who has no byte yet can be told of another version, a refusal or a dead origin, who reads can only be cut.
+//! The response's head waits for the first segment and, if one is missing among those looked at, for the origin's answer
+//! about the first such: before the first byte we can still send an error status, afterwards we can only abort.
 //!
-//! A job that breaks off once something was sent is begun again, a few times: all bytes are of one version, whoever brings
-//! them.
+//! A job that breaks off after the first byte is started again, a few times: all segments are of one version, so it does not
+//! matter which fetch brings them.
 
+use super::channel::{End, JobHandle, Offer};
 use super::job;
-use super::lane::{End, Link, Offer};
-use super::site::Site;
-use super::{RUN_MAX, lanes_max, sight};
-use crate::body::Aborted;
+use super::requester::Requester;
+use super::{RUN_MAX, jobs_max, lookahead_max};
+use crate::body::{Aborted, Ready, Source};
 use crate::fetch::Refusal;
 use crate::known::Known;
 use base::vxid::Vxid;
@@ -44,17 +44,17 @@ use tokio::time::Sleep;
 /// How many pieces of memory are written at once.
 const PIECES: usize = 16;
 
-/// How often in a row a segment may break off. A break is seen twice: by the job's end and by the body's.
+/// How many failures in a row are borne. A segment that breaks off counts twice: once as the end of the job, once as the
+/// end of the segment's body.
 const FAILURES_MAX: u8 = 4;
 
-/// Before the origin is asked again for a segment that it did not give, so long is waited the first time, and twice as
-/// long each further time.
+/// Pause before the origin is asked again for a segment that it did not send; doubled for each further failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many links to fetches are logged.
+/// The most links to fetches that one reader logs.
 const LINKS_MAX: usize = 1000;
 
-/// The most segments that are looked for to see whether all are there.
+/// The most segments that are looked up to see whether all are stored.
 const LOOKUPS_MAX: u64 = 100_000;
 
 /// Why there is no segment.
@@ -62,57 +62,57 @@ const LOOKUPS_MAX: u64 = 100_000;
 pub(crate) enum Stop {
     /// The origin has another version now; the object is unlinked.
     Changed,
-    /// The origin does not give it.
+    /// The origin does not send it.
     Failed,
 }
 
-/// A place in the order in which segments go out: a range, and a segment that it touches.
+/// A position in the order in which segments go out: a range, and a segment that it touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Position {
     range: usize,
     number: u64,
 }
 
 /// See the module.
-pub struct Reader {
-    site: Site,
+pub(crate) struct Reader {
+    requester: Requester,
     known: Rc<Known>,
     pieces: Rc<Pieces>,
-    /// How many segments are looked at beyond the one that is read.
-    ahead: u64,
-    /// First byte, and first byte behind.
+    /// The most segments that are looked at beyond the one that is read.
+    lookahead_max: u64,
+    /// Offset of the first byte of each, and of the first byte behind it.
     ranges: Vec<(u64, u64)>,
     range: usize,
     at: u64,
     open: Option<(Arc<Object>, Cursor)>,
-    /// What it gives is for a system call alone.
+    /// The slices go to a system call alone.
     for_kernel: bool,
     /// The segment that was last read, for another range in it.
     last: Option<(u64, Arc<Object>)>,
-    lanes: Vec<Link>,
-    /// The next place to look at, and how many lie between.
-    scout: Place,
-    scouted: u64,
-    /// Where the scout was last sent from.
-    sent_from: Option<Place>,
+    jobs: Vec<JobHandle>,
+    /// The next position to look at, and how many segments lie between it and the one that is read.
+    lookahead: Position,
+    lookahead_segments: u64,
+    /// Where the reader was when it last looked ahead.
+    lookahead_from: Option<Position>,
     waiter: u64,
-    /// What it learnt of segments on devices.
+    /// Its findings about segments on devices.
     loads: Arc<Loads>,
     waits_for: Option<u64>,
     patience: Option<Pin<Box<Sleep>>>,
     impatient: bool,
     failures: u8,
-    /// It has had a segment.
+    /// At least one segment was read.
     begun: bool,
-    /// Until when the origin is let alone.
+    /// The pause after a failure, before the origin is asked again.
     pause: Option<Pin<Box<Sleep>>>,
-    /// No scout is sent any more.
-    alone: bool,
+    /// The origin has refused: it gets one request at a time, and the reader looks ahead no more.
+    one_at_a_time: bool,
     /// The response's head waits for the first segment.
     opening: bool,
-    /// The first place that a scout found empty.
-    missing: Option<Place>,
-    /// Somebody's job is at it: the origin has just confirmed the version.
+    /// The first position at which looking ahead found no stored segment.
+    missing: Option<Position>,
+    /// One of the segments is arriving, so the origin has just confirmed the version.
     live: bool,
     /// What came in place of the first segment.
     refusal: Option<Box<Refusal>>,
@@ -131,21 +131,21 @@ impl std::fmt::Debug for Reader {
 
 impl Reader {
     /// A reader of `ranges` (first byte, first byte behind; none empty) of `known`, whose body `pieces` describes, in that
-    /// order. `link` leads to a job that brings some of it already.
+    /// order. `handle` is that of a job that brings some of it already.
     pub(crate) fn new(
-        site: Site,
+        requester: Requester,
         known: &Rc<Known>,
         pieces: Rc<Pieces>,
         ranges: Vec<(u64, u64)>,
-        link: Option<Link>,
+        handle: Option<JobHandle>,
     ) -> Self {
         let layout = &pieces.layout;
         let at = ranges.first().map_or(0, |range| range.0);
-        let waiter = site.local.waiter_id();
+        let waiter = requester.local.waiter_id();
         Self {
-            ahead: sight(ranges.len(), layout.segment, &site.local.shared.stores),
+            lookahead_max: lookahead_max(ranges.len(), layout.segment, &requester.local.shared.stores),
             known: Rc::clone(known),
-            scout: Place { range: 0, number: layout.number(at) },
+            lookahead: Position { range: 0, number: layout.number(at) },
             pieces,
             ranges,
             range: 0,
@@ -153,9 +153,9 @@ impl Reader {
             open: None,
             for_kernel: false,
             last: None,
-            lanes: link.into_iter().collect(),
-            scouted: 0,
-            sent_from: None,
+            jobs: handle.into_iter().collect(),
+            lookahead_segments: 0,
+            lookahead_from: None,
             waiter,
             loads: Arc::new(Loads::of_segments()),
             waits_for: None,
@@ -164,7 +164,7 @@ impl Reader {
             failures: 0,
             begun: false,
             pause: None,
-            alone: false,
+            one_at_a_time: false,
             opening: false,
             missing: None,
             live: false,
@@ -173,18 +173,18 @@ impl Reader {
             links: Vec::new(),
             found: 0,
             fetched: 0,
-            site,
+            requester,
         }
     }
 
-    /// From now on it reads what is stored, and breaks off where something is missing.
+    /// From now on only stored segments are read, and the body aborts where one is missing.
     pub(crate) fn stay_offline(&mut self) {
         self.offline = true;
     }
 
-    /// Whether all that it is to read is there, at least in part. What is not within reach of a bounded search is not.
+    /// Whether all segments that it is to read are stored or arriving. False if they are more than are looked up.
     pub(crate) fn is_at_hand(&self) -> bool {
-        let (index, layout) = (&self.site.local.shared.index, &self.pieces.layout);
+        let (index, layout) = (&self.requester.local.shared.index, &self.pieces.layout);
         let mut left = LOOKUPS_MAX;
         self.ranges.iter().all(|&(from, end)| {
             (layout.number(from)..=layout.number(end.saturating_sub(1))).all(|number| {
@@ -199,11 +199,11 @@ impl Reader {
         Arc::ptr_eq(self.known.object(), known.object()) && self.ranges == ranges
     }
 
-    /// Waits until the first segment is there, or begins to come, and so does the first within sight that was missing: then
-    /// the origin has confirmed the version.
+    /// Waits until the first segment is stored or begins to arrive, and likewise the first missing one among those looked
+    /// at: then the origin has confirmed the version.
     ///
     /// # Errors
-    /// Why one of them will not come.
+    /// Why one of the two will not come.
     pub(crate) async fn open(&mut self) -> Result<(), Stop> {
         if self.ranges.is_empty() {
             return Ok(());
@@ -218,11 +218,11 @@ impl Reader {
         let number = self.pieces.layout.number(self.at);
         let object = poll_fn(|context| self.poll_segment(number, context)).await?;
         self.live |= self.fetched > 0 || object.state() == State::Filling;
-        // What was stored says nothing of what the origin has now.
+        // A stored segment does not tell which version the origin has now.
         if !self.live
-            && let Some(place) = self.missing
+            && let Some(position) = self.missing
         {
-            let confirmed = poll_fn(|context| self.poll_confirmed(place, context)).await;
+            let confirmed = poll_fn(|context| self.poll_confirmed(position, context)).await;
             self.stop_waiting();
             confirmed?;
         }
@@ -230,24 +230,24 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits until the segment at `place` begins to come, by a job of this reader or another's.
-    fn poll_confirmed(&mut self, place: Place, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
-        let Place { number, .. } = place;
+    /// Waits until the segment at `position` begins to arrive, by a job of this reader or of another.
+    fn poll_confirmed(&mut self, position: Position, context: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+        let Position { number, .. } = position;
         loop {
-            if let Some(lane) = self.lanes.iter().find(|lane| lane.was_for(number)) {
-                match ready!(lane.poll_begun(number, context)) {
+            if let Some(job) = self.jobs.iter().find(|job| job.was_for(number)) {
+                match ready!(job.poll_begun(number, context)) {
                     Some(End::Changed | End::Failed) => {}
-                    // It came, or broke off: then it is asked for again, as any that does.
+                    // If it broke off, it is asked for again when it is read.
                     None | Some(End::Done | End::Broken) => return Poll::Ready(Ok(())),
                 }
             }
-            // What such an end means is told where segments are taken.
-            match self.poll_lanes(number, context)? {
+            // `poll_jobs` decides what a failed job means.
+            match self.poll_jobs(number, context)? {
                 Offer::Segment(_) => return Poll::Ready(Ok(())),
                 Offer::Later => return Poll::Pending,
                 Offer::Nothing(_) => {}
             }
-            let local = &self.site.local;
+            let local = &self.requester.local;
             let waiter = Some((self.waiter, context.waker()));
             match claim(
                 &local.shared.index,
@@ -260,7 +260,7 @@ impl Reader {
             ) {
                 Claim::Present(_) | Claim::Loading => return Poll::Ready(Ok(())),
                 Claim::Mine(_) if self.known.object().is_gone() => return Poll::Ready(Err(Stop::Changed)),
-                Claim::Mine(busy) => self.start(place, busy),
+                Claim::Mine(busy) => self.start(position, busy),
                 Claim::Busy => {
                     self.waits_for = Some(number);
                     return if self.waits_in_vain(context) { Poll::Ready(Ok(())) } else { Poll::Pending };
@@ -269,17 +269,12 @@ impl Reader {
         }
     }
 
-    /// What the origin, or VCL in its place, answered instead of the first segment, if [`Reader::open`] failed by that.
+    /// The answer of the origin, or of VCL in its place, because of which [`Reader::open`] failed, if there was one.
     pub(crate) fn take_refusal(&mut self) -> Option<Box<Refusal>> {
         self.refusal.take()
     }
 
     /// Waits until there are bytes of the present range; `false` at its end.
-    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
-        poll_fn(|context| self.poll_ready(context)).await
-    }
-
-    /// As [`Reader::ready`].
     pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Aborted>> {
         loop {
             let Some(&(_, end)) = self.ranges.get(self.range) else { return Poll::Ready(Ok(false)) };
@@ -290,7 +285,7 @@ impl Reader {
                 if let Ok(true) = ready!(cursor.poll_ready(object, context)) {
                     return Poll::Ready(Ok(true));
                 }
-                // It broke off: its bytes up to here are good.
+                // It broke off. The bytes up to here are good.
                 self.leave();
                 self.last = None;
                 self.failures += 1;
@@ -306,47 +301,8 @@ impl Reader {
         }
     }
 
-    /// As [`crate::Body::give_to_kernel`].
-    pub(crate) fn give_to_kernel(&mut self) {
-        self.for_kernel = true;
-        if let Some((_, cursor)) = &mut self.open {
-            cursor.give_to_kernel();
-        }
-    }
-
-    /// Whether its first segment lies in a file.
-    pub(crate) fn is_in_file(&self) -> bool {
-        self.open.as_ref().is_some_and(|(object, _)| object.is_in_file())
-    }
-
-    /// As [`crate::Body::report_fault`].
-    pub(crate) fn report_fault(&self) {
-        if let Some((object, cursor)) = &self.open {
-            cursor.report_fault(object);
-        }
-    }
-
-    /// Appends the pieces that can be written now.
-    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
-        if let Some((object, cursor)) = &self.open {
-            cursor.slices(object, PIECES, out);
-        }
-    }
-
-    /// Moves on by `count` bytes.
-    pub(crate) fn consume(&mut self, count: usize) {
-        let Some((object, cursor)) = &mut self.open else { return debug_assert_eq!(count, 0) };
-        cursor.consume(object, count as u64);
-        self.at += count as u64;
-        let number = self.pieces.layout.number(self.at - u64::from(count > 0));
-        let end_of_range = self.ranges.get(self.range).map_or(0, |range| range.1);
-        if self.at >= self.pieces.layout.bounds(number).1.min(end_of_range) {
-            self.failures = 0;
-            self.leave();
-        }
-    }
-
-    /// What can be read now, if it lies in a segment that is stored in memory: the segment, and from where to where in it.
+    /// The bytes that can be read now, if they lie in a segment that is stored in memory: the segment, and from where to where
+    /// in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
         let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
@@ -358,8 +314,8 @@ impl Reader {
     }
 
     /// How far it looks ahead, in bytes; less than a segment where a store is small.
-    pub(crate) fn sight_bytes(&self) -> u64 {
-        self.ahead.saturating_mul(self.pieces.layout.segment)
+    pub(crate) fn lookahead_bytes(&self) -> u64 {
+        self.lookahead_max.saturating_mul(self.pieces.layout.segment)
     }
 
     /// Whether the present range was read to its end.
@@ -368,51 +324,36 @@ impl Reader {
     }
 
     /// Turns to the next range, once the present one is at its end; false if there is none.
-    pub fn next_range(&mut self) -> bool {
+    pub(crate) fn next_range(&mut self) -> bool {
         self.leave();
         self.range = (self.range + 1).min(self.ranges.len());
         let Some(&(from, _)) = self.ranges.get(self.range) else { return false };
         self.at = from;
-        self.drop_lanes();
+        self.drop_jobs();
         true
     }
 
-    /// Lets go of lanes that bring nothing of the ranges that are left. Where one thing is asked for at a time, the end of
-    /// what is under way is waited for.
-    fn drop_lanes(&mut self) {
+    /// Drops the jobs that bring nothing of the ranges that are left. Where the origin gets one request at a time, a running
+    /// job is stopped and its end waited for.
+    fn drop_jobs(&mut self) {
         let (layout, rest) = (&self.pieces.layout, &self.ranges[self.range..]);
         let touches = |from: u64, end: u64| {
             rest.iter()
                 .any(|range| layout.number(range.0) < end && layout.number(range.1.saturating_sub(1)) >= from)
         };
-        let alone = self.alone;
-        self.lanes.retain(|lane| {
-            let is_of_use = touches(lane.from(), lane.end());
-            if alone && !is_of_use {
-                lane.stop();
+        let one_at_a_time = self.one_at_a_time;
+        self.jobs.retain(|job| {
+            let is_of_use = touches(job.from(), job.end());
+            if one_at_a_time && !is_of_use {
+                job.stop();
             }
-            is_of_use || alone && lane.runs()
+            is_of_use || one_at_a_time && job.runs()
         });
     }
 
     /// Whether something was missing, so that the origin was asked.
     pub(crate) fn has_asked(&self) -> bool {
         !self.links.is_empty()
-    }
-
-    /// Writes the records that were made on the way.
-    pub(crate) fn close(&mut self, records: &mut Records) {
-        for vxid in self.links.drain(..) {
-            records.link(Tag::Link, "bereq", vxid, "segment");
-        }
-        let (found, fetched) = (std::mem::take(&mut self.found), std::mem::take(&mut self.fetched));
-        if found + fetched > 0 {
-            let (count, total) = (self.pieces.layout.count(), self.pieces.layout.total);
-            records.fmt(
-                Tag::Debug,
-                format_args!("segments: {found} found, {fetched} fetched, of {count} ({total} bytes)"),
-            );
-        }
     }
 
     fn enter(&mut self, number: u64, object: Arc<Object>) {
@@ -445,24 +386,24 @@ impl Reader {
         {
             return Poll::Ready(Ok(Arc::clone(object)));
         }
-        let result = self.poll_lanes_and_index(number, context);
+        let result = self.poll_jobs_and_index(number, context);
         if result.is_pending() {
-            self.send_scout(number);
+            self.look_ahead(number);
             return result;
         }
         self.stop_waiting();
-        self.send_scout(number);
+        self.look_ahead(number);
         result
     }
 
-    fn poll_lanes_and_index(
+    fn poll_jobs_and_index(
         &mut self,
         number: u64,
         context: &mut Context<'_>,
     ) -> Poll<Result<Arc<Object>, Stop>> {
-        self.lanes.iter().for_each(|lane| lane.advance(number));
+        self.jobs.iter().for_each(|job| job.advance(number));
         loop {
-            match self.poll_lanes(number, context)? {
+            match self.poll_jobs(number, context)? {
                 Offer::Segment(object) => {
                     self.fetched += 1;
                     return Poll::Ready(Ok(object));
@@ -474,7 +415,7 @@ impl Reader {
                 ready!(pause.as_mut().poll(context));
                 self.pause = None;
             }
-            let local = &self.site.local;
+            let local = &self.requester.local;
             let waiter = Some((self.waiter, context.waker()));
             let index = &local.shared.index;
             match claim(index, &self.pieces.base, number, local.now(), waiter, &self.loads, self.impatient) {
@@ -488,13 +429,13 @@ impl Reader {
                     return Poll::Pending;
                 }
                 Claim::Mine(_) if self.offline => return Poll::Ready(Err(Stop::Failed)),
-                // There may be something better than what was replaced or purged meanwhile.
+                // The object was replaced or purged meanwhile: lookup may find a better one.
                 Claim::Mine(_) if self.opening && self.known.object().is_gone() => {
                     return Poll::Ready(Err(Stop::Changed));
                 }
                 Claim::Mine(busy) => {
                     let range = self.range;
-                    self.start(Place { range, number }, busy);
+                    self.start(Position { range, number }, busy);
                 }
                 Claim::Busy => {
                     self.waits_for = Some(number);
@@ -508,41 +449,41 @@ impl Reader {
         }
     }
 
-    /// What the lanes have of segment `number`; those that are over go.
-    fn poll_lanes(&mut self, number: u64, context: &Context<'_>) -> Result<Offer, Stop> {
-        let mut place = 0;
-        while let Some(lane) = self.lanes.get(place) {
-            match lane.poll(number, context) {
+    /// Asks the reader's jobs for segment `number`, and drops those that have ended.
+    fn poll_jobs(&mut self, number: u64, context: &Context<'_>) -> Result<Offer, Stop> {
+        let mut index = 0;
+        while let Some(job) = self.jobs.get(index) {
+            match job.poll(number, context) {
                 Offer::Nothing(Some(End::Changed)) => return Err(Stop::Changed),
                 Offer::Nothing(Some(end @ (End::Failed | End::Broken))) => {
-                    let lane = self.lanes.swap_remove(place);
-                    // An origin that refuses is asked for one thing at a time.
-                    self.alone |= end == End::Failed;
-                    if !lane.was_for(number) {
-                        // What a scout did not get may be had once its turn has come.
+                    let job = self.jobs.swap_remove(index);
+                    // An origin that refuses gets one request at a time from now on.
+                    self.one_at_a_time |= end == End::Failed;
+                    if !job.was_for(number) {
+                        // What could not be had ahead of time may be had once it is read.
                         continue;
                     }
                     let has_one = self.begun || self.found > 0;
-                    if has_one && end == End::Failed && self.lanes.iter().any(Link::runs) {
-                        // They may be what the origin has no room beside.
-                        self.lanes.iter().for_each(Link::stop);
-                        place = 0;
+                    if has_one && end == End::Failed && self.jobs.iter().any(JobHandle::runs) {
+                        // Perhaps the origin refuses because of the requests that run beside this one.
+                        self.jobs.iter().for_each(JobHandle::stop);
+                        index = 0;
                         continue;
                     }
                     self.failures += 1;
                     let is_hopeless = end == End::Failed && !self.begun;
                     if is_hopeless || self.failures > FAILURES_MAX {
-                        self.refusal = lane.take_refusal();
+                        self.refusal = job.take_refusal();
                         return Err(Stop::Failed);
                     }
                     if end == End::Failed {
                         self.pause = Some(Box::pin(tokio::time::sleep(PAUSE * (1 << (self.failures - 1)))));
                     }
                 }
-                Offer::Nothing(Some(End::Done)) if lane.is_over() => {
-                    self.lanes.swap_remove(place);
+                Offer::Nothing(Some(End::Done)) if job.is_over() => {
+                    self.jobs.swap_remove(index);
                 }
-                Offer::Nothing(_) => place += 1,
+                Offer::Nothing(_) => index += 1,
                 offer => return Ok(offer),
             }
         }
@@ -550,16 +491,16 @@ impl Reader {
     }
 
     fn note_use(&self, object: &Object) {
-        let settings = &self.site.current.settings;
-        let (now, interval) = (self.site.local.now() as u32, settings.lru_interval as u32);
+        let settings = &self.requester.current.settings;
+        let (now, interval) = (self.requester.local.now() as u32, settings.lru_interval as u32);
         object.note_use(now, interval);
         self.known.note_use(now, interval);
-        self.site.local.counters.segment_hits.inc();
+        self.requester.local.counters.segment_hits.inc();
     }
 
-    /// Whether the wait for somebody else's fetch has lasted as long as it may.
+    /// Whether the wait for another request's fetch has reached its limit.
     fn waits_in_vain(&mut self, context: &mut Context<'_>) -> bool {
-        let limit = self.site.current.settings.waiting_list_timeout.clamp(0.001, 86_400.0);
+        let limit = self.requester.current.settings.waiting_list_timeout.clamp(0.001, 86_400.0);
         let sleep =
             self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_secs_f64(limit))));
         sleep.as_mut().poll(context).is_ready()
@@ -570,30 +511,31 @@ impl Reader {
         self.impatient = false;
         if let Some(number) = self.waits_for.take() {
             let key = segment_key(&self.pieces.base, number);
-            self.site.local.shared.index.stop_waiting(&key, self.waiter);
+            self.requester.local.shared.index.stop_waiting(&key, self.waiter);
         }
     }
 
-    /// Starts a job for the segment at `place` and those wanted behind it.
-    fn start(&mut self, place: Place, busy: catalog::index::busy::Busy) {
-        let stop = self.run_end(place);
+    /// Starts a job for the segment at `position` and the wanted ones behind it.
+    fn start(&mut self, position: Position, busy: catalog::index::busy::Busy) {
+        let stop = self.run_end(position);
         let object = self.known.object();
-        let (lane, vxid) = job::start(&self.site, object, &self.pieces, (place.number, stop), busy);
-        self.lanes.push(Link::new(&lane));
+        let (channel, vxid) =
+            job::start(&self.requester, object, &self.pieces, (position.number, stop), busy);
+        self.jobs.push(JobHandle::new(&channel));
         if self.links.len() < LINKS_MAX {
             self.links.push(vxid);
         }
     }
 
-    /// Behind the last segment of the run of wanted ones that begins at `place`: ranges that follow belong to it as long as
-    /// they begin in it or next to it.
-    fn run_end(&self, place: Place) -> u64 {
-        let mut end = place.number + 1;
-        for (range, &(from, to)) in self.ranges.iter().enumerate().skip(place.range) {
+    /// The end of the run of wanted segments that begins at `position`. A following range belongs to the run if it begins
+    /// in it or next to it.
+    fn run_end(&self, position: Position) -> u64 {
+        let mut end = position.number + 1;
+        for (range, &(from, to)) in self.ranges.iter().enumerate().skip(position.range) {
             let (first, last) =
                 (self.pieces.layout.number(from), self.pieces.layout.number(to.saturating_sub(1)));
-            let goes_on = range == place.range || (place.number..=end).contains(&first);
-            if !goes_on || end - place.number >= RUN_MAX {
+            let goes_on = range == position.range || (position.number..=end).contains(&first);
+            if !goes_on || end - position.number >= RUN_MAX {
                 break;
             }
             end = end.max(last.saturating_add(1));
@@ -601,38 +543,38 @@ impl Reader {
         end
     }
 
-    /// Looks at what comes after segment `number`, and starts jobs for what is missing.
-    fn send_scout(&mut self, number: u64) {
-        let here = Place { range: self.range, number };
-        if self.sent_from == Some(here) || self.offline || self.alone {
+    /// Looks at the segments behind `number`, and starts jobs for those that are missing.
+    fn look_ahead(&mut self, number: u64) {
+        let here = Position { range: self.range, number };
+        if self.lookahead_from == Some(here) || self.offline || self.one_at_a_time {
             return;
         }
-        if self.sent_from.is_some() {
-            self.scouted = self.scouted.saturating_sub(1);
+        if self.lookahead_from.is_some() {
+            self.lookahead_segments = self.lookahead_segments.saturating_sub(1);
         }
-        self.sent_from = Some(here);
-        if self.scout <= here {
-            self.scouted = 0;
-            self.scout = self.after(here, number);
+        self.lookahead_from = Some(here);
+        if self.lookahead <= here {
+            self.lookahead_segments = 0;
+            self.lookahead = self.after(here, number);
         }
-        let most = self.ahead;
-        while self.scouted < most && self.scout.range < self.ranges.len() {
-            let place = self.scout;
-            if let Some(lane) = self.lanes.iter().find(|lane| lane.covers(place.number)) {
-                self.missing.get_or_insert(place);
-                let last = lane.end().saturating_sub(1).max(place.number);
-                self.scouted += last - place.number + 1;
-                self.scout = self.after(place, last);
+        let most = self.lookahead_max;
+        while self.lookahead_segments < most && self.lookahead.range < self.ranges.len() {
+            let position = self.lookahead;
+            if let Some(job) = self.jobs.iter().find(|job| job.covers(position.number)) {
+                self.missing.get_or_insert(position);
+                let last = job.end().saturating_sub(1).max(position.number);
+                self.lookahead_segments += last - position.number + 1;
+                self.lookahead = self.after(position, last);
                 continue;
             }
-            if self.lanes.iter().filter(|lane| lane.runs()).count() >= lanes_max(self.ranges.len()) {
+            if self.jobs.iter().filter(|job| job.runs()).count() >= jobs_max(self.ranges.len()) {
                 break;
             }
-            let local = &self.site.local;
+            let local = &self.requester.local;
             match claim(
                 &local.shared.index,
                 &self.pieces.base,
-                place.number,
+                position.number,
                 local.now(),
                 None,
                 &self.loads,
@@ -642,33 +584,86 @@ impl Reader {
                 Claim::Loading => {}
                 Claim::Present(object) => self.live |= object.state() == State::Filling,
                 Claim::Busy => {
-                    self.missing.get_or_insert(place);
+                    self.missing.get_or_insert(position);
                 }
                 Claim::Mine(busy) => {
-                    self.missing.get_or_insert(place);
-                    self.start(place, busy);
+                    self.missing.get_or_insert(position);
+                    self.start(position, busy);
                     continue;
                 }
             }
-            self.scouted += 1;
-            self.scout = self.after(place, place.number);
+            self.lookahead_segments += 1;
+            self.lookahead = self.after(position, position.number);
         }
     }
 
-    /// The place behind segment `last` in the range of `place`.
-    fn after(&self, place: Place, last: u64) -> Place {
+    /// The position behind segment `last` in the range of `position`.
+    fn after(&self, position: Position, last: u64) -> Position {
         let in_range = |range: usize| self.ranges.get(range).map(|(from, to)| (*from, to.saturating_sub(1)));
-        match in_range(place.range) {
+        match in_range(position.range) {
             Some((_, end)) if last < self.pieces.layout.number(end) => {
-                Place { range: place.range, number: last + 1 }
+                Position { range: position.range, number: last + 1 }
             }
             _ => {
-                let range = place.range + 1;
-                Place {
+                let range = position.range + 1;
+                Position {
                     range,
                     number: in_range(range).map_or(0, |(from, _)| self.pieces.layout.number(from)),
                 }
             }
+        }
+    }
+}
+
+impl Source for Reader {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(poll_fn(|context| self.poll_ready(context)))
+    }
+
+    fn give_to_kernel(&mut self) -> bool {
+        self.for_kernel = true;
+        // The first segment tells of the others: they lie in one store, or take turns among few.
+        self.open.as_mut().is_some_and(|(object, cursor)| {
+            cursor.give_to_kernel();
+            object.is_in_file()
+        })
+    }
+
+    fn report_fault(&self) {
+        if let Some((object, cursor)) = &self.open {
+            cursor.report_fault(object);
+        }
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+        if let Some((object, cursor)) = &self.open {
+            cursor.slices(object, PIECES, out);
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        let Some((object, cursor)) = &mut self.open else { return debug_assert_eq!(count, 0) };
+        cursor.consume(object, count as u64);
+        self.at += count as u64;
+        let number = self.pieces.layout.number(self.at - u64::from(count > 0));
+        let end_of_range = self.ranges.get(self.range).map_or(0, |range| range.1);
+        if self.at >= self.pieces.layout.bounds(number).1.min(end_of_range) {
+            self.failures = 0;
+            self.leave();
+        }
+    }
+
+    fn close(&mut self, records: &mut Records) {
+        for vxid in self.links.drain(..) {
+            records.link(Tag::Link, "bereq", vxid, "segment");
+        }
+        let (found, fetched) = (std::mem::take(&mut self.found), std::mem::take(&mut self.fetched));
+        if found + fetched > 0 {
+            let (count, total) = (self.pieces.layout.count(), self.pieces.layout.total);
+            records.fmt(
+                Tag::Debug,
+                format_args!("segments: {found} found, {fetched} fetched, of {count} ({total} bytes)"),
+            );
         }
     }
 }

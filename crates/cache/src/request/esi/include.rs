@@ -4,28 +4,29 @@
 //! the request that includes it: the head as VCL left it (but for what makes a response partial or conditional), the
 //! client. It is a GET without a body.
 
-use crate::assemble::Shared;
-use crate::exchange::{BodyError, Exchange, Outcome, RequestBody};
+use crate::exchange::{Exchange, SharedStitch, Times};
 use crate::local::{Current, Local};
+use crate::request::Outcome;
+use crate::request_body::NoBody;
 use crate::session::Session;
 use crate::top::Top;
 use base::vxid::Vxid;
 use copal_base as base;
 use copal_filter as filter;
+use copal_observe as observe;
 use copal_wire as wire;
 use filter::esi::plan;
+use observe::{Kind, Tag};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use wire::h1::RequestFraming;
 use wire::{Known, RequestHead};
 
 /// However high `max_esi_depth` is set, includes do not go deeper: each level takes some of the stack.
 const DEPTH_MAX: u32 = 64;
 
-/// What includes of one body have in common.
-pub(crate) struct Place {
+/// The maker of one body's includes: what they have in common.
+pub(crate) struct Includer {
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
     pub(crate) current: Rc<Current>,
@@ -35,14 +36,14 @@ pub(crate) struct Place {
     pub(crate) level: u32,
     pub(crate) top: Rc<Top>,
     /// The gzip stream that the bodies become a part of.
-    pub(crate) stitch: Option<Shared>,
+    pub(crate) stitch: Option<SharedStitch>,
     /// `max_esi_depth`.
     pub(crate) depth_max: u32,
     /// The feature `esi_include_onerror`: an include that fails ends the whole unless it says `onerror="continue"`.
     pub(crate) heeds_errors: bool,
 }
 
-/// What is asked for.
+/// The request that an include asks for.
 #[derive(Debug)]
 pub(crate) struct Include {
     host: Vec<u8>,
@@ -62,7 +63,7 @@ pub(crate) struct Started {
     pub(crate) running: Pin<Box<dyn Future<Output = (Box<Exchange>, Outcome)>>>,
 }
 
-/// Why there is no request.
+/// Why an include is not requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Includes already go as deep as they may: so deep.
@@ -80,7 +81,7 @@ impl std::fmt::Display for Refused {
     }
 }
 
-impl Place {
+impl Includer {
     /// Makes the request.
     ///
     /// # Errors
@@ -133,19 +134,32 @@ impl Place {
     }
 }
 
-/// A request without a body.
-pub(crate) struct NoBody;
-
-impl RequestBody for NoBody {
-    fn framing(&self) -> RequestFraming {
-        RequestFraming::None
+impl Exchange {
+    /// Begins a request that an include makes: `self.request` is made already, from that of `includer`.
+    fn begin_include(&mut self, includer: &Includer, include: &Include) {
+        let now = self.local.now();
+        self.current = Rc::clone(&includer.current);
+        self.vxid = self.local.vxid();
+        self.now = now;
+        self.times = Times { start: now, arrival: now, previous: now };
+        self.esi_level = includer.level + 1;
+        self.top = Some(Rc::clone(&includer.top));
+        self.stitch = includer.stitch.clone();
+        self.may_fail = include.may_fail;
+        self.proto = None;
+        self.begun = true;
+        self.reset_for_recv();
+        self.local.counters.esi_req.inc();
+        self.records.begin(self.vxid, Kind::Client);
+        self.records.link(Tag::Begin, "req", includer.vxid, "esi");
+        self.records.timestamp("Start", now, now, now);
+        self.records.text(Tag::ReqURL, &self.request.target);
+        self.log_request_start();
+        self.original.copy_from(&self.request);
     }
 
-    fn is_begun(&self) -> bool {
-        false
-    }
-
-    fn poll_read(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<Result<usize, BodyError>> {
-        Poll::Ready(Ok(0))
+    /// Answers the request that [`Exchange::begin_include`] began.
+    async fn run_include(&mut self) -> Outcome {
+        super::super::run(self, &mut NoBody).await
     }
 }

@@ -6,12 +6,15 @@
 //!                      +> a request of its own (all steps from vcl_recv on) > its body, which may be such a one again
 //! ```
 //!
-//! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one [`Stitch`]: pieces of
-//! the stored bodies go in as they are, included gzip streams without their heads and ends, other bodies as stored blocks.
+//! An included body streams through as it comes. Where the whole is a gzip stream, all parts share one
+//! [`Stitch`](filter::stitch::Stitch): pieces of the stored bodies go in as they are, included gzip streams without their
+//! heads and ends, other bodies as stored blocks.
 
-use crate::body::{Aborted, Body};
-use crate::exchange::{Exchange, Outcome};
-use crate::include::{Include, Place as Site, Refused};
+pub(super) mod include;
+
+use super::Outcome;
+use crate::body::{Aborted, Ready, Source};
+use crate::exchange::{Exchange, SharedStitch};
 use crate::known::Known;
 use base::vxid::Vxid;
 use copal_base as base;
@@ -19,23 +22,20 @@ use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;
 use filter::esi::plan::{Place, Step, is_gzipped};
-use filter::stitch::{Member, Stitch};
+use filter::stitch::Member;
 use filter::{Pace, STEP};
+use include::{Include, Includer, Refused};
 use observe::{Records, Tag};
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use store::Cursor;
 
-/// The gzip stream that a tree of includes makes.
-pub(crate) type Shared = Rc<RefCell<Stitch>>;
-
 /// How many pieces of memory are written at once.
 const PIECES: usize = 64;
 
-/// What is being delivered.
+/// The part of the page that is being delivered.
 #[derive(Default)]
 enum Part {
     /// Nothing: the plan says what is next.
@@ -72,15 +72,15 @@ struct Inclusion {
 }
 
 /// See the module.
-pub struct Assembly {
+pub(super) struct Assembly {
     known: Rc<Known>,
-    site: Rc<Site>,
+    includer: Rc<Includer>,
     place: Place,
     /// Where in the stored body the plan is.
     at: u64,
     part: Part,
     /// The gzip stream; none if the whole is plain.
-    stitch: Option<Shared>,
+    stitch: Option<SharedStitch>,
     /// The stream begins and ends here.
     is_outermost: bool,
     begun: bool,
@@ -100,16 +100,16 @@ impl std::fmt::Debug for Assembly {
 }
 
 impl Assembly {
-    /// The body of `known` by its plan. `site` is where its includes are made; `above` the gzip stream that this is to be
+    /// The body of `known` by its plan. `includer` makes its includes; `above` the gzip stream that this is to be
     /// a part of.
-    pub(crate) fn new(known: &Rc<Known>, site: Site, above: Option<Shared>) -> Self {
+    pub(crate) fn new(known: &Rc<Known>, includer: Includer, above: Option<SharedStitch>) -> Self {
         let is_outermost = above.is_none();
         let gzipped = known.plan().is_some_and(is_gzipped);
         let stitch = gzipped.then(|| above.unwrap_or_default());
-        let site = Site { stitch: stitch.clone(), ..site };
+        let includer = Includer { stitch: stitch.clone(), ..includer };
         Self {
             known: Rc::clone(known),
-            site: Rc::new(site),
+            includer: Rc::new(includer),
             place: Place::first(),
             at: 0,
             part: Part::None,
@@ -124,7 +124,8 @@ impl Assembly {
         }
     }
 
-    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
+    /// Goes on until there are bytes to write; false at the end.
+    async fn wait(&mut self) -> Result<bool, Aborted> {
         loop {
             if self.out_at < self.out.len() {
                 return Ok(true);
@@ -198,7 +199,7 @@ impl Assembly {
     }
 
     fn begin_include(&mut self, include: Include) {
-        match self.site.request(&include) {
+        match self.includer.request(&include) {
             Ok(started) => {
                 self.links.push(started.vxid);
                 self.part = Part::Starting(started.running);
@@ -209,14 +210,14 @@ impl Assembly {
 
     /// An included request has its response. Whatever its status, that is what is included.
     fn started(&mut self, mut exchange: Box<Exchange>, outcome: &Outcome) -> Result<(), Aborted> {
-        let must_succeed = self.site.heeds_errors && !exchange.may_fail;
+        let must_succeed = self.includer.heeds_errors && !exchange.may_fail;
         let answers = matches!(outcome, Outcome::Deliver);
         if !answers {
             exchange.finish(0, 0, 0);
             self.part = Part::None;
             return if must_succeed { Err(Aborted) } else { Ok(()) };
         }
-        let inner = matches!(&exchange.body, Body::Esi(assembly) if assembly.stitch.is_some() && !assembly.is_outermost);
+        let inner = exchange.body.joins_stream();
         let way = match (&self.stitch, exchange.sends_gzip) {
             (None, _) => Way::Direct,
             (Some(_), _) if inner => Way::Direct,
@@ -290,8 +291,14 @@ impl Assembly {
         };
         if inclusion.must_succeed || spoilt { Err(Aborted) } else { Ok(false) }
     }
+}
 
-    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+impl Source for Assembly {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(self.wait())
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
         if self.out_at < self.out.len() {
             out.push(IoSlice::new(&self.out[self.out_at..]));
             return;
@@ -305,7 +312,7 @@ impl Assembly {
         }
     }
 
-    pub(crate) fn consume(&mut self, count: usize) {
+    fn consume(&mut self, count: usize) {
         if self.out_at < self.out.len() {
             self.out_at += count;
             return;
@@ -320,8 +327,7 @@ impl Assembly {
         }
     }
 
-    /// Writes the links to its requests.
-    pub(crate) fn close(&mut self, records: &mut Records) {
+    fn close(&mut self, records: &mut Records) {
         for vxid in self.links.drain(..) {
             records.link(Tag::Link, "req", vxid, "esi");
         }
@@ -330,11 +336,16 @@ impl Assembly {
         }
     }
 
-    /// Ends it wherever it is: an included request that is under way leaves its records.
-    pub(crate) fn abandon(&mut self) {
+    fn joins_stream(&self) -> bool {
+        self.stitch.is_some() && !self.is_outermost
+    }
+}
+
+impl Drop for Assembly {
+    /// An included request that is under way leaves its records.
+    fn drop(&mut self) {
         if let Part::Body(inclusion) = &mut self.part {
             inclusion.exchange.finish(0, inclusion.bytes, 0);
         }
-        self.part = Part::End;
     }
 }

@@ -1,6 +1,5 @@
-//! Where and for whom segments are fetched: what of a request outlives the moment at which its body begins.
+//! For whom segments are fetched: what of a request outlives the moment at which its body begins.
 
-use crate::exchange::Exchange;
 use crate::fetch::Fetch;
 use crate::local::{Current, Local};
 use crate::session::Session;
@@ -14,13 +13,13 @@ use vcl::value::{BackendRef, Text};
 use wire::RequestHead;
 
 /// See the module.
-pub(crate) struct Site {
+pub(crate) struct Requester {
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
     pub(crate) current: Rc<Current>,
     /// The client's request as VCL left it.
     pub(crate) request: RequestHead,
-    /// The transaction on whose behalf it is.
+    /// The transaction of the request.
     pub(crate) vxid: Vxid,
     pub(crate) client_ip: SocketAddr,
     pub(crate) identity: Option<Text>,
@@ -29,24 +28,7 @@ pub(crate) struct Site {
     pub(crate) rfc: bool,
 }
 
-impl Site {
-    /// Of a request.
-    pub(crate) fn of_exchange(exchange: &Exchange) -> Self {
-        let mut request = RequestHead::default();
-        request.copy_from(&exchange.request);
-        Self {
-            local: Rc::clone(&exchange.local),
-            session: Rc::clone(&exchange.session),
-            current: Rc::clone(&exchange.current),
-            request,
-            vxid: exchange.vxid,
-            client_ip: exchange.client_ip,
-            identity: exchange.identity.clone(),
-            backend: exchange.hint(),
-            rfc: exchange.rfc,
-        }
-    }
-
+impl Requester {
     /// Of a fetch that is at its end.
     pub(crate) fn of_fetch(fetch: &Fetch) -> Self {
         let mut request = RequestHead::default();

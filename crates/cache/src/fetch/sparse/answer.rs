@@ -1,4 +1,4 @@
-//! What an origin's answer to a Range says: which part of which version.
+//! Reading an origin's answer to a Range: which part of which version it is.
 
 use catalog::sparse::layout::{Layout, Validator};
 use copal_catalog as catalog;
@@ -42,7 +42,7 @@ fn only(fields: &Fields, name: Known) -> Option<&[u8]> {
     all.next().filter(|_| all.next().is_none())
 }
 
-/// What tells the version of a response apart: a strong entity tag, else a Last-Modified at least a second before Date.
+/// The validator that tells versions apart: a strong entity tag, else a Last-Modified at least a second before Date.
 ///
 /// Source: RFC 9110, sections 8.8.1 and 8.8.2.2.
 pub(crate) fn strong_validator(fields: &Fields) -> Option<Validator> {
@@ -55,16 +55,16 @@ pub(crate) fn strong_validator(fields: &Fields) -> Option<Validator> {
     (date::parse(modified)? + 1.0 <= made).then(|| Validator::Modified(modified.into()))
 }
 
-/// What an answer to the request for segments is.
+/// The verdict on an answer to a request for segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// What was asked for, or its beginning: up to this byte, included.
+    /// The segments that were asked for, or the first of them: up to this byte, included.
     Good(u64),
-    /// Of another version, or the origin has nothing more to do with it: the generation has ended.
+    /// The origin has another version, or none any more: the generation has ended.
     Changed,
     /// The right version, but another part than was asked for.
     Useless,
-    /// Something else that says nothing about the version: it is for whoever asked.
+    /// Something else that says nothing about the version: it goes to the client that asked.
     Refused,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Judged {
 pub(crate) fn judge(layout: &Layout, (first, last): (u64, u64), status: u16, fields: &Fields) -> Judged {
     match status {
         206 => {}
-        // Another representation, none any more, or one of which the condition or the range does not hold.
+        // Another representation, none any more, or one to which the condition or the range does not apply.
         200..=299 | 404 | 410 | 412 | 416 => return Judged::Changed,
         // A redirection, a fault of this request, of this client's rights or of the origin ends nobody else's object.
         _ => return Judged::Refused,

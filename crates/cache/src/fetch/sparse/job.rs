@@ -1,18 +1,18 @@
 //! One request to the origin for a run of segments, and the task that stores its answer.
 //!
-//! The job claims some segments ahead of the one it stores, so that others wait for these and do not fetch them again. It is
-//! never further ahead of its reader than that: then it lets the claims go and waits. It ends where somebody else has what
-//! comes next, and with the segment it is in when its reader leaves, unless others wait for the next.
+//! The job claims a few segments ahead of the one that it stores, so that other requests wait for them instead of fetching
+//! them again. It never gets further ahead of its reader: it gives the claims up and waits. It ends at a segment that
+//! another request has claimed or stored. Once its reader has left, it ends with the segment it is in, unless others wait
+//! for the next one.
 //!
-//! A segment that finds no room goes through a window, and is its reader's alone; so does everything once the master is
-//! gone.
+//! A segment for which the store has no room goes through a window to this reader alone; so do all once the master is gone.
 
 use super::answer::Part;
-use super::lane::{End, Lane};
-use super::site::Site;
-use super::{RUN_MAX, ahead};
+use super::channel::{Channel, End};
+use super::requester::Requester;
+use super::{RUN_MAX, ahead_max};
+use crate::fetch::log::FetchLog;
 use crate::fetch::patience::Patience;
-use crate::fetch::trail::Trail;
 use crate::fetch::{Answer, Brought, Fetch, Refusal};
 use crate::local::Local;
 use base::Seconds;
@@ -34,20 +34,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::{Attributes, Creation, Engine, Fill, Flags, Object};
 
-/// How much is read at once of what is not wanted.
+/// Bytes read at once of what is not wanted.
 const SKIP: usize = 16 << 10;
 
-/// For so long nobody waits for another who asks for a segment that did not come, in seconds.
-const MARKED: Seconds = 1.0;
+/// Lifetime, in seconds, of the hit-for-miss marker left by a failed segment fetch.
+const MARKER_TTL: Seconds = 1.0;
 
 /// See the module.
 pub(crate) struct Job {
     local: Rc<Local>,
     master: Arc<Object>,
     pieces: Rc<Pieces>,
-    /// How many segments it may be ahead of its reader.
+    /// The most segments that it may be ahead of its reader.
     ahead: u64,
-    lane: Rc<Lane>,
+    channel: Rc<Channel>,
     vxid: Vxid,
     /// The next byte from the origin.
     at: u64,
@@ -55,13 +55,13 @@ pub(crate) struct Job {
     end: u64,
     /// The next segment to be stored.
     number: u64,
-    /// The first segment that is not.
+    /// The first segment behind that is not to be stored.
     stop: u64,
-    /// The right to bring the next ones.
+    /// Claims of the next segments, in order.
     claims: VecDeque<Busy>,
-    /// What it learnt of segments on devices.
+    /// Its findings about segments on devices.
     loads: Arc<Loads>,
-    /// What follows is for the reader alone.
+    /// What follows goes to the reader alone.
     private: bool,
     stored: u64,
     patience: Patience,
@@ -73,9 +73,9 @@ pub(crate) struct Job {
 #[derive(Debug)]
 enum Stop {
     Origin(origin::Error),
-    /// The answer ended before it had what it announced, or went on.
+    /// The answer is shorter or longer than announced.
     Length,
-    /// Nobody wants the rest.
+    /// No reader is left.
     Unwanted,
 }
 
@@ -103,9 +103,9 @@ impl Job {
         Self {
             local: Rc::clone(local),
             master: Arc::clone(master),
-            ahead: ahead(pieces.layout.segment, &local.shared.stores),
+            ahead: ahead_max(pieces.layout.segment, &local.shared.stores),
             pieces,
-            lane: Lane::new(number, stop),
+            channel: Channel::new(number, stop),
             vxid: 0,
             at: 0,
             end: 0,
@@ -120,12 +120,12 @@ impl Job {
         }
     }
 
-    /// Where its reader looks.
-    pub(crate) fn lane(&self) -> &Rc<Lane> {
-        &self.lane
+    /// The channel to its reader.
+    pub(crate) fn channel(&self) -> &Rc<Channel> {
+        &self.channel
     }
 
-    /// Claims the next segments, up to where somebody else has one.
+    /// Claims the next segments, up to the first that another request has claimed or stored.
     fn claim_ahead(&mut self) {
         let most = self.ahead.max(1);
         while !self.private && (self.claims.len() as u64) < most {
@@ -144,35 +144,35 @@ impl Job {
     fn stop_at(&mut self, number: u64) {
         self.stop = number;
         self.claims.truncate(usize::try_from(number.saturating_sub(self.number)).unwrap_or(usize::MAX));
-        self.lane.shorten(number);
+        self.channel.shorten(number);
     }
 
     /// Stores the answer that `connection` gives.
-    pub(crate) async fn run(mut self, mut connection: Box<Connection>, mut trail: Trail) {
-        let result = self.pour(&mut connection).await;
-        // Who waits for these looks again.
+    pub(crate) async fn run(mut self, mut connection: Box<Connection>, mut log: FetchLog) {
+        let result = self.store_segments(&mut connection).await;
+        // Whoever waits for these looks them up again.
         self.claims.clear();
-        trail.received_body = connection.traffic().received_body_bytes;
-        trail.stored_body = Some(self.stored);
+        log.received_body = connection.traffic().received_body_bytes;
+        log.stored_body = Some(self.stored);
         let end = match result {
             Ok(()) => {
                 if connection.body_ended() {
-                    trail.release(connection);
+                    log.release(connection);
                 }
-                trail.end_body();
+                log.end_body();
                 End::Done
             }
             Err(why) => {
-                self.log(&mut trail, &why);
-                trail.end();
+                self.log(&mut log, &why);
+                log.end();
                 End::Broken
             }
         };
-        self.lane.finish(end);
+        self.channel.finish(end);
     }
 
-    fn log(&self, trail: &mut Trail, why: &Stop) {
-        let records = &mut trail.records;
+    fn log(&self, log: &mut FetchLog, why: &Stop) {
+        let records = &mut log.records;
         match why {
             Stop::Origin(error) => records.fmt(Tag::FetchError, format_args!("{error}")),
             Stop::Length => records.text(Tag::FetchError, b"partial answer is not as long as announced"),
@@ -180,16 +180,16 @@ impl Job {
                 records.text(Tag::FetchError, b"no client is left for a body that is not stored")
             }
         }
-        trail.closed("Failure receiving req.body");
+        log.closed("Failure receiving req.body");
         if !matches!(why, Stop::Unwanted) {
             self.local.counters.fetch_failed.inc();
         }
     }
 
-    async fn pour(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+    async fn store_segments(&mut self, connection: &mut Connection) -> Result<(), Stop> {
         while self.number < self.stop {
             self.claim_ahead();
-            if self.number >= self.stop || !self.turn().await {
+            if self.number >= self.stop || !self.wait_for_reader().await {
                 return Ok(());
             }
             let (start, end) = self.pieces.layout.bounds(self.number);
@@ -198,7 +198,7 @@ impl Job {
             self.number += 1;
         }
         if self.at < self.end {
-            // The rest is no whole segment, or somebody else has it.
+            // The rest is less than a segment, or another request has it.
             return Ok(());
         }
         let mut nothing = [0; 1];
@@ -209,22 +209,22 @@ impl Job {
         }
     }
 
-    /// Waits while the reader is far behind; false if the next segment is not to be brought.
-    async fn turn(&mut self) -> bool {
+    /// Waits while the reader is far behind; false if the next segment is not to be fetched.
+    async fn wait_for_reader(&mut self) -> bool {
         let number = self.number;
         let is_waited_for = |job: &Self| job.claims.front().is_some_and(Busy::has_waiters);
-        if self.lane.is_left() {
+        if self.channel.is_left() {
             return is_waited_for(self);
         }
         let ahead = if self.private { 0 } else { self.ahead };
-        let is_far = number > self.lane.reader_at().saturating_add(ahead);
+        let is_far = number > self.channel.reader_at().saturating_add(ahead);
         if !is_far || is_waited_for(self) {
             return true;
         }
         self.claims.clear();
-        self.lane.reached(number - ahead).await;
+        self.channel.reached(number - ahead).await;
         self.claim_ahead();
-        !self.lane.is_left() && number < self.stop
+        !self.channel.is_left() && number < self.stop
     }
 
     /// Reads what lies before `start`.
@@ -253,7 +253,7 @@ impl Job {
         if object.is_gone() {
             self.go_private();
         }
-        self.lane.push(self.number, object);
+        self.channel.push(self.number, object);
         while self.at < end {
             let left = usize::try_from(end - self.at).unwrap_or(usize::MAX);
             let room = self.room(&mut fill).await?;
@@ -269,19 +269,19 @@ impl Job {
         Ok(())
     }
 
-    /// What follows is for the reader alone: others fetch for themselves.
+    /// What follows goes to the reader alone; others fetch for themselves.
     fn go_private(&mut self) {
         self.private = true;
         self.claims.clear();
     }
 
-    /// Those who wait for what does not come need not try one after the other: a marker says so for a moment.
+    /// Leaves hit-for-miss markers for a moment, so that requests that waited in vain do not try one after the other.
     fn let_others_try(&mut self) {
         for (busy, number) in std::mem::take(&mut self.claims).into_iter().zip(self.number..) {
             if !busy.has_waiters() {
                 continue;
             }
-            let attributes = self.attributes(MARKED, Flags::HIT_FOR_MISS);
+            let attributes = self.attributes(MARKER_TTL, Flags::HIT_FOR_MISS);
             let key = segment_key(&self.pieces.base, number);
             let creation = Creation { key, attributes, variant: b"", head: b"", length: Some(0) };
             if let Ok(fill) = self.local.shared.stores.transient().begin(&creation) {
@@ -312,7 +312,7 @@ impl Job {
         let engine = self.engine();
         if !self.private {
             let begun = engine.begin(&creation).or_else(|store::Full| {
-                // What was evicted may still be hot here.
+                // This thread's hot table may hold on to objects that were evicted.
                 self.local.forget_dead();
                 engine.begin(&creation)
             });
@@ -349,8 +349,8 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // If it comes to no end by itself, as when the thread stops.
-        self.lane.finish(End::Failed);
+        // Has an effect only if the job did not end by itself, as when the thread stops.
+        self.channel.finish(End::Failed);
     }
 }
 
@@ -363,33 +363,33 @@ async fn read(connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, S
     }
 }
 
-/// Asks the origin for segment `number` of `master`, which is the caller's to bring, and for what follows of the segments
-/// up to `stop` and is missing. The lane, and the fetch's transaction.
+/// Asks the origin for segment `number` of `master`, which the caller has claimed by `busy`, and for the missing ones behind
+/// it up to `stop`. Returns the channel and the fetch's transaction.
 pub(crate) fn start(
-    site: &Site,
+    requester: &Requester,
     master: &Arc<Object>,
     pieces: &Rc<Pieces>,
     (number, stop): (u64, u64),
     busy: Busy,
-) -> (Rc<Lane>, Vxid) {
+) -> (Rc<Channel>, Vxid) {
     let stop = stop.min(number.saturating_add(RUN_MAX));
     let layout = &pieces.layout;
-    let patience = site.current.settings.slow_reader_patience;
-    let mut job = Job::new(&site.local, master, Rc::clone(pieces), (number, stop), patience);
+    let patience = requester.current.settings.slow_reader_patience;
+    let mut job = Job::new(&requester.local, master, Rc::clone(pieces), (number, stop), patience);
     job.claims.push_back(busy);
     job.claim_ahead();
     let unclaimed = number + job.claims.len() as u64;
-    let index = &site.local.shared.index;
+    let index = &requester.local.shared.index;
     if let Some(found) = (unclaimed..job.stop).find(|number| is_there(index, &job.pieces.base, *number)) {
         job.stop_at(found);
     }
     (job.at, job.end) = (layout.bounds(number).0, layout.bounds(job.stop - 1).1);
-    let fetch = Fetch::segments(site, master.key(), layout, (job.at, job.end - 1));
+    let fetch = Fetch::segments(requester, master.key(), layout, (job.at, job.end - 1));
     job.vxid = fetch.vxid;
-    site.local.counters.segment_fetches.inc();
-    let (lane, vxid) = (Rc::clone(&job.lane), fetch.vxid);
+    requester.local.counters.segment_fetches.inc();
+    let (channel, vxid) = (Rc::clone(&job.channel), fetch.vxid);
     net::worker::task(ask(fetch, job));
-    (lane, vxid)
+    (channel, vxid)
 }
 
 /// Sends the request and stores the answer, if it is what was asked for.
@@ -402,27 +402,27 @@ async fn ask(mut fetch: Fetch, mut job: Job) {
                 job.stop_at(job.end / job.pieces.layout.segment);
             }
             job.vxid = fetch.vxid;
-            let trail = fetch.trail.hand_over();
+            let log = fetch.log.hand_over();
             drop(fetch);
-            job.run(connection, trail).await;
+            job.run(connection, log).await;
         }
         Brought::Changed => {
-            fetch.trail.records.text(Tag::FetchError, b"the origin has another version");
+            fetch.log.records.text(Tag::FetchError, b"the origin has another version");
             fetch.local.counters.sparse_changed.inc();
             end_generation(&fetch.local, &job);
             job.claims.clear();
-            job.lane.finish(End::Changed);
+            job.channel.finish(End::Changed);
         }
         Brought::Refused(fetched) => {
             fetch.local.counters.segment_refusals.inc();
             job.let_others_try();
-            job.lane.refuse(Box::new(Refusal { fetch, fetched }));
+            job.channel.refuse(Box::new(Refusal { fetch, fetched }));
         }
         Brought::Useless | Brought::Part(..) => {
-            fetch.trail.records.text(Tag::FetchError, b"another part than was asked for");
+            fetch.log.records.text(Tag::FetchError, b"another part than was asked for");
             fetch.local.counters.fetch_failed.inc();
             job.let_others_try();
-            job.lane.finish(End::Failed);
+            job.channel.finish(End::Failed);
         }
     }
 }

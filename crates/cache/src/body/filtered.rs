@@ -1,7 +1,6 @@
 //! A body on its way to a client through filters, and the part of it that the client wants.
 
-use crate::body::{Aborted, Body};
-use crate::cut::Cut;
+use super::{Aborted, Body, Cut, Ready, Source};
 use copal_filter as filter;
 use copal_observe as observe;
 use filter::{Chain, Notes, Pace, STEP};
@@ -42,7 +41,7 @@ impl Notes for Kept {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Filtered {
+pub(crate) struct Filtered {
     source: Body,
     chain: Chain,
     kept: Kept,
@@ -70,12 +69,8 @@ impl Filtered {
         }
     }
 
-    /// Only the bytes `from..end` of it.
-    pub(crate) fn cut(&mut self, from: u64, end: u64) {
-        self.cut = Cut::new(from, end);
-    }
-
-    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
+    /// Takes steps of the chain until there are bytes to write; false at the end.
+    async fn fill(&mut self) -> Result<bool, Aborted> {
         loop {
             if self.at < self.out.len() {
                 return Ok(true);
@@ -109,17 +104,28 @@ impl Filtered {
         self.out.truncate(wanted.end);
         Ok(())
     }
+}
 
-    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+impl Source for Filtered {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(self.fill())
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
         out.push(IoSlice::new(&self.out[self.at..]));
     }
 
-    pub(crate) fn consume(&mut self, count: usize) {
+    fn consume(&mut self, count: usize) {
         self.at += count;
     }
 
-    /// Writes its records, and those of what it is made from.
-    pub(crate) fn close(&mut self, records: &mut Records) {
+    fn cut(&mut self, from: u64, end: u64) -> bool {
+        self.cut = Cut::new(from, end);
+        true
+    }
+
+    /// Its own records, and those of what it is made from.
+    fn close(&mut self, records: &mut Records) {
         self.source.close(records);
         self.chain.close(&mut self.kept);
         self.kept.write(records);

@@ -6,9 +6,9 @@
 //!
 //! Source: RFC 9110, section 14.6.
 
-use crate::body::Aborted;
+use crate::body::{Aborted, Ready, Source};
+use crate::fetch::sparse::Reader;
 use crate::known::Known;
-use crate::sparse::Reader;
 use copal_observe as observe;
 use copal_store as store;
 use copal_wire as wire;
@@ -41,8 +41,8 @@ const HELD_BYTES: u64 = 8 << 20;
 
 /// Several parts of one object. See the module.
 #[derive(Debug)]
-pub struct Parts {
-    source: Source,
+pub(crate) struct Parts {
+    pieces: Pieces,
     frame: Multipart,
     /// The part whose head or bytes are being written; one beyond the last for the tail.
     index: usize,
@@ -52,13 +52,13 @@ pub struct Parts {
     left: u64,
 }
 
-/// Where the bytes are.
+/// The place where a part's bytes are stored.
 #[derive(Debug)]
-enum Source {
+enum Pieces {
     /// In one object, which may still be arriving. The cursor stands in the part that is being written.
-    Whole(Rc<Known>, Cursor),
+    Stored(Rc<Known>, Cursor),
     /// In segments. The reader stands behind what is held.
-    Pieces(Box<Reader>, VecDeque<Held>),
+    Segments(Box<Reader>, VecDeque<Held>),
 }
 
 /// Bytes of one part that lie in one segment, which is stored.
@@ -72,25 +72,20 @@ struct Held {
 
 impl Parts {
     /// The parts of `known` that `frame` lays out.
-    pub fn new(known: &Rc<Known>, frame: Multipart) -> Self {
+    pub(crate) fn new(known: &Rc<Known>, frame: Multipart) -> Self {
         let (from, end) = span(&frame, 0);
         let cursor = Cursor::new(known, from, end);
-        Self::of(Source::Whole(Rc::clone(known), cursor), frame)
+        Self::of(Pieces::Stored(Rc::clone(known), cursor), frame)
     }
 
     /// The parts that `frame` lays out, whose ranges `reader` reads in this order.
     pub(crate) fn of_pieces(reader: Box<Reader>, frame: Multipart) -> Self {
-        Self::of(Source::Pieces(reader, VecDeque::new()), frame)
+        Self::of(Pieces::Segments(reader, VecDeque::new()), frame)
     }
 
-    fn of(source: Source, frame: Multipart) -> Self {
+    fn of(pieces: Pieces, frame: Multipart) -> Self {
         let (from, end) = span(&frame, 0);
-        Self { source, frame, index: 0, delimiter_at: 0, left: end - from }
-    }
-
-    /// Whether all was consumed.
-    pub fn is_at_end(&self) -> bool {
-        self.is_tail() && self.delimiter_left().is_empty()
+        Self { pieces, frame, index: 0, delimiter_at: 0, left: end - from }
     }
 
     fn is_tail(&self) -> bool {
@@ -101,23 +96,20 @@ impl Parts {
         &self.frame.delimiter(self.index)[self.delimiter_at..]
     }
 
-    /// Waits until there are bytes to write; `false` at the end.
-    ///
-    /// # Errors
-    /// [`Aborted`] if the rest will never come.
-    pub(crate) async fn ready(&mut self) -> Result<bool, Aborted> {
+    /// Waits until there are bytes to write; false at the end.
+    async fn wait(&mut self) -> Result<bool, Aborted> {
         if self.is_tail() {
             return Ok(!self.delimiter_left().is_empty());
         }
         let has_head = !self.delimiter_left().is_empty();
         let index = self.index;
-        let ready = match &mut self.source {
-            Source::Whole(..) if has_head => return Ok(true),
-            Source::Whole(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
+        let ready = match &mut self.pieces {
+            Pieces::Stored(..) if has_head => return Ok(true),
+            Pieces::Stored(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
                 .await
                 .map_err(|store::cursor::Cut| Aborted),
-            Source::Pieces(_, held) if !held.is_empty() => return Ok(true),
-            Source::Pieces(reader, held) => {
+            Pieces::Segments(_, held) if !held.is_empty() => return Ok(true),
+            Pieces::Segments(reader, held) => {
                 poll_fn(|context| poll_pieces(reader, held, index, context)).await
             }
         };
@@ -125,32 +117,6 @@ impl Parts {
         match ready {
             Ok(true) => Ok(true),
             Ok(false) | Err(Aborted) => Err(Aborted),
-        }
-    }
-
-    /// Appends the pieces that can be written now.
-    pub(crate) fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
-        let mut batch = Batch { most: out.len() + PIECES, before: 0, turn: 0, out };
-        if !self.delimiter_left().is_empty() {
-            batch.out.push(IoSlice::new(self.delimiter_left()));
-        }
-        if self.is_tail() {
-            return;
-        }
-        batch.before = batch.out.len();
-        let is_whole = match &self.source {
-            Source::Whole(known, cursor) => {
-                cursor.slices(known, PART_PIECES, batch.out);
-                batch.ends_part(self.left) && self.whole_parts(known, &mut batch)
-            }
-            Source::Pieces(reader, held) if held.is_empty() => {
-                reader.slices(batch.out);
-                false
-            }
-            Source::Pieces(_, held) => self.held_parts(held, &mut batch),
-        };
-        if is_whole && batch.out.len() < batch.most {
-            batch.out.push(IoSlice::new(self.frame.delimiter(self.frame.parts().len())));
         }
     }
 
@@ -194,8 +160,74 @@ impl Parts {
         left == 0 && part + 1 == self.frame.parts().len()
     }
 
-    /// Moves on by `count` bytes, which were written.
-    pub(crate) fn consume(&mut self, mut count: usize) {
+    /// Moves on by `count` bytes of the present part, which then is over or not.
+    fn consume_bytes(&mut self, mut count: u64, is_over: bool) {
+        match &mut self.pieces {
+            Pieces::Stored(known, cursor) if !is_over => cursor.consume(known, count),
+            Pieces::Stored(known, cursor) => {
+                let (_, behind) = span(&self.frame, self.index);
+                let (from, end) = span(&self.frame, self.index + 1);
+                if from >= behind && from < end {
+                    cursor.move_to(known, from, end);
+                } else {
+                    cursor.close(known);
+                    *cursor = Cursor::new(known, from, end);
+                }
+            }
+            Pieces::Segments(reader, held) if held.is_empty() => {
+                reader.consume(count as usize);
+                if is_over {
+                    reader.next_range();
+                }
+            }
+            Pieces::Segments(_, held) => {
+                while let Some(piece) = held.front_mut() {
+                    let taken = count.min(piece.end - piece.from);
+                    (piece.from, count) = (piece.from + taken, count - taken);
+                    if piece.from < piece.end {
+                        break;
+                    }
+                    held.pop_front();
+                    if count == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Source for Parts {
+    fn ready(&mut self) -> Ready<'_> {
+        Box::pin(self.wait())
+    }
+
+    fn slices<'body>(&'body self, out: &mut Vec<IoSlice<'body>>) {
+        let mut batch = Batch { most: out.len() + PIECES, before: 0, turn: 0, out };
+        if !self.delimiter_left().is_empty() {
+            batch.out.push(IoSlice::new(self.delimiter_left()));
+        }
+        if self.is_tail() {
+            return;
+        }
+        batch.before = batch.out.len();
+        let is_whole = match &self.pieces {
+            Pieces::Stored(known, cursor) => {
+                cursor.slices(known, PART_PIECES, batch.out);
+                batch.ends_part(self.left) && self.whole_parts(known, &mut batch)
+            }
+            Pieces::Segments(reader, held) if held.is_empty() => {
+                reader.slices(batch.out);
+                false
+            }
+            Pieces::Segments(_, held) => self.held_parts(held, &mut batch),
+        };
+        if is_whole && batch.out.len() < batch.most {
+            batch.out.push(IoSlice::new(self.frame.delimiter(self.frame.parts().len())));
+        }
+    }
+
+    fn consume(&mut self, mut count: usize) {
         loop {
             let from_delimiter = count.min(self.delimiter_left().len());
             self.delimiter_at += from_delimiter;
@@ -219,53 +251,20 @@ impl Parts {
         }
     }
 
-    /// Moves on by `count` bytes of the present part, which then is over or not.
-    fn consume_bytes(&mut self, mut count: u64, is_over: bool) {
-        match &mut self.source {
-            Source::Whole(known, cursor) if !is_over => cursor.consume(known, count),
-            Source::Whole(known, cursor) => {
-                let (_, behind) = span(&self.frame, self.index);
-                let (from, end) = span(&self.frame, self.index + 1);
-                if from >= behind && from < end {
-                    cursor.move_to(known, from, end);
-                } else {
-                    cursor.close(known);
-                    *cursor = Cursor::new(known, from, end);
-                }
-            }
-            Source::Pieces(reader, held) if held.is_empty() => {
-                reader.consume(count as usize);
-                if is_over {
-                    reader.next_range();
-                }
-            }
-            Source::Pieces(_, held) => {
-                while let Some(piece) = held.front_mut() {
-                    let taken = count.min(piece.end - piece.from);
-                    (piece.from, count) = (piece.from + taken, count - taken);
-                    if piece.from < piece.end {
-                        break;
-                    }
-                    held.pop_front();
-                    if count == 0 {
-                        break;
-                    }
-                }
-            }
+    fn close(&mut self, records: &mut Records) {
+        if let Pieces::Segments(reader, _) = &mut self.pieces {
+            reader.close(records);
         }
     }
 
-    /// Writes the records that were made on the way.
-    pub(crate) fn close(&mut self, records: &mut Records) {
-        if let Source::Pieces(reader, _) = &mut self.source {
-            reader.close(records);
-        }
+    fn is_at_end(&self) -> bool {
+        self.is_tail() && self.delimiter_left().is_empty()
     }
 }
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        if let Source::Whole(known, cursor) = &mut self.source {
+        if let Pieces::Stored(known, cursor) = &mut self.pieces {
             cursor.close(known);
         }
     }
@@ -279,7 +278,7 @@ fn poll_pieces(
     mut index: usize,
     context: &mut Context<'_>,
 ) -> Poll<Result<bool, Aborted>> {
-    let most = HELD_BYTES.min(reader.sight_bytes());
+    let most = HELD_BYTES.min(reader.lookahead_bytes());
     let mut segments = 0;
     loop {
         match reader.poll_ready(context) {

@@ -1,5 +1,5 @@
-//! The records of one fetch, which outlive its steps: they are complete only when the body has come to its end, in
-//! whatever task that is.
+//! The log of one fetch: its records and accounts. They are complete only when the body has come to its end, which may be in
+//! another task than the fetch's steps.
 
 use crate::local::Local;
 use crate::trouble::Trouble;
@@ -12,11 +12,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Why a connection is closed whose answer was not wanted, or that the origin will not keep.
+/// The reason given for closing a connection whose answer was not wanted, or that the origin does not keep open.
 pub(crate) const VCL_CLOSED: &str = "Backend/VCL requested close";
 
-/// A fetch's records and accounts. Dropped, it writes the last of them.
-pub(crate) struct Trail {
+/// See the module. When it is dropped, it writes the last records.
+pub(crate) struct FetchLog {
     pub(crate) local: Rc<Local>,
     pub(crate) records: Records,
     pub(crate) start: Time,
@@ -36,13 +36,13 @@ pub(crate) struct Trail {
     ended: bool,
 }
 
-impl std::fmt::Debug for Trail {
+impl std::fmt::Debug for FetchLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trail").field("received_body", &self.received_body).finish_non_exhaustive()
+        f.debug_struct("FetchLog").field("received_body", &self.received_body).finish_non_exhaustive()
     }
 }
 
-impl Trail {
+impl FetchLog {
     pub(crate) fn new(local: &Rc<Local>, start: Time) -> Self {
         Self {
             local: Rc::clone(local),
@@ -60,7 +60,7 @@ impl Trail {
         }
     }
 
-    /// The trail, for who goes on with it; what stays behind is at its end.
+    /// Moves the log out, to the task that stores or relays the body. What stays behind writes nothing more.
     pub(crate) fn hand_over(&mut self) -> Self {
         let mut left = Self::new(&self.local, self.start);
         left.ended = true;
@@ -73,7 +73,7 @@ impl Trail {
         self.trouble = Some(Arc::new(trouble));
     }
 
-    /// Counts an answer that was given up at one of our bounds.
+    /// Counts an answer that exceeded one of our limits.
     pub(crate) fn count_bound(&self, error: &Error) {
         match error {
             Error::Overtime => self.local.counters.fetch_overtime.inc(),
@@ -149,7 +149,7 @@ impl Trail {
         self.end();
     }
 
-    /// The last record of a fetch that comes to no good end.
+    /// The last record of a fetch.
     pub(crate) fn end(&mut self) {
         if std::mem::replace(&mut self.ended, true) {
             return;
@@ -165,7 +165,7 @@ impl Trail {
     }
 }
 
-impl Drop for Trail {
+impl Drop for FetchLog {
     fn drop(&mut self) {
         self.end();
     }

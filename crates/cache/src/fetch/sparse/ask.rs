@@ -1,8 +1,8 @@
-//! What an origin is asked for on a miss, when the client wants a part and the whole's length is not known yet.
+//! The range that an origin is asked for on a miss, when the client wants a part and the length of the whole is not known.
 //!
-//! Whole segments, those of the first range. What begins at 0 is at least `sparse_min_size` long, so that what is smaller
-//! comes whole in one answer. A suffix takes a segment more than it needs, since it is not known where that begins; so the
-//! segment in which it begins is whole.
+//! It is the whole segments of the client's first range. A range from offset 0 is at least `sparse_min_size` long, so that a
+//! smaller response comes whole in one answer. For a suffix it is one segment more than needed: it is not known where the
+//! suffix begins, and the segment in which it does must be whole.
 
 use super::answer::Part;
 use base::units::push_integer;
@@ -13,19 +13,19 @@ use wire::range::Spec;
 /// The bytes that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// From here; to the end if there is no last one.
+    /// From the first offset to the last, or to the end.
     From(u64, Option<u64>),
-    /// The last ones.
+    /// The last so many bytes.
     Last(u64),
 }
 
 impl Ask {
-    /// The beginning, by which one learns how long the whole is.
+    /// The first segments, to learn the length of the whole.
     pub(crate) fn head(segment: u64, min: u64) -> Self {
         Self::From(0, Some(up(min.max(1), segment) - 1))
     }
 
-    /// A suffix of at most `max` bytes as it is, if `value` is that.
+    /// The suffix of at most `max` bytes that `value` asks for, as it is; `None` if `value` is another range.
     pub(crate) fn tail(value: &[u8], max: u64) -> Option<Self> {
         match wire::range::first_spec(value)? {
             Spec::Last(count) if 0 < count && count <= max && !value.contains(&b',') => {
@@ -35,7 +35,7 @@ impl Ask {
         }
     }
 
-    /// What to ask for to serve a client's Range `value`; `None` if the whole is wanted, or the value is malformed.
+    /// The range to ask for to serve a client's Range `value`; `None` if the whole is wanted, or the value is malformed.
     pub(crate) fn of(value: &[u8], segment: u64, min: u64) -> Option<Self> {
         match wire::range::first_spec(value)? {
             Spec::From(0, None) => None,
@@ -52,7 +52,7 @@ impl Ask {
         }
     }
 
-    /// Whether `part` has what was asked for, or of a longer one a segment at least: an origin may send less.
+    /// Whether `part` has what was asked for, or at least its first segment: an origin may send less.
     pub(crate) fn is_met_by(self, part: Part, segment: u64) -> bool {
         let reaches = part.last + 1 == part.total;
         match self {
@@ -90,7 +90,7 @@ impl Ask {
     }
 }
 
-/// `offset` or the next segment's beginning behind it.
+/// `offset`, rounded up to the beginning of a segment.
 fn up(offset: u64, segment: u64) -> u64 {
     offset.div_ceil(segment).saturating_mul(segment)
 }

@@ -1,11 +1,11 @@
-//! A part that is kept by itself: a 206 that nothing may be joined with, since it bears no strong validator, or since it is a
-//! short tail, which is read to learn what to read next. With `rfc` alone.
+//! A 206 that is stored by itself, since it cannot be combined with other parts: it has no strong validator, or it is a
+//! short tail, which clients read to learn what to read next. Only with `rfc`.
 //!
 //! It is an ordinary object of status 206 whose head has its Content-Range, and it answers requests for a range that lies in
-//! it. All others it does not concern: they miss, and what they bring takes its place.
+//! it. All other requests miss, and the responses fetched for them replace it.
 //!
-//! Where its body is shorter than Content-Range says, the body counts: it begins where that says, and if that says that it
-//! reaches the end, it does. How long the whole is, is then not known.
+//! A body that is shorter than Content-Range says is taken from the offset given there, and still reaches the end of the
+//! whole if Content-Range says so. The length of the whole then counts as unknown.
 //!
 //! Source: RFC 9111, sections 3.3 and 3.4; RFC 9110, section 15.3.7.
 
@@ -19,18 +19,18 @@ pub(crate) const TAIL_MAX: u64 = 1024;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lone {
-    /// Its first byte's offset.
+pub(crate) struct StandalonePart {
+    /// Offset of its first byte.
     first: u64,
-    /// Its last byte's.
+    /// Offset of its last byte.
     last: u64,
-    /// The whole's length.
+    /// Length of the whole, if it is known.
     total: Option<u64>,
     /// It reaches the end.
     is_tail: bool,
 }
 
-impl Lone {
+impl StandalonePart {
     /// The part that a response of status 206 with these fields and `length` bytes is; `None` if it is none or several.
     pub(crate) fn of(fields: &Fields, length: u64) -> Option<Self> {
         let mut values = fields.all_known(Known::ContentRange);
@@ -47,7 +47,7 @@ impl Lone {
         Some(Self { first, last: first + length - 1, total: total.filter(|_| length == claimed), is_tail })
     }
 
-    /// The part that a stored object is; `None` if it is none. One that broke off, which has no length, is what it was to be.
+    /// The part that a stored object is; `None` if it is none. Of an object without a length, Content-Range is believed.
     pub(crate) fn of_object(known: &KnownObject) -> Option<Self> {
         if known.status() != 206 {
             return None;
@@ -81,12 +81,12 @@ impl Lone {
         (self.first <= first && first <= last).then_some((first, last))
     }
 
-    /// Where byte `offset` of the whole is in the part's body.
+    /// Position in the part's body of byte `offset` of the whole.
     pub(crate) fn place(&self, offset: u64) -> u64 {
         offset - self.first
     }
 
-    /// Whether these are all bytes of it: then it goes out as it came.
+    /// Whether these are the first and last byte of it, so that it goes out as it came.
     pub(crate) fn is_all(&self, first: u64, last: u64) -> bool {
         (first, last) == (self.first, self.last)
     }
@@ -107,24 +107,24 @@ mod tests {
         fields
     }
 
-    fn part(content_range: &str, length: u64) -> Option<Lone> {
-        Lone::of(&fields(Known::ContentRange, content_range), length)
+    fn part(content_range: &str, length: u64) -> Option<StandalonePart> {
+        StandalonePart::of(&fields(Known::ContentRange, content_range), length)
     }
 
     #[test]
     fn rfc9110_14_4_what_is_a_part() {
-        let lone = |first, last, total, is_tail| Some(Lone { first, last, total, is_tail });
-        assert_eq!(part("bytes 4-8/10", 5), lone(4, 8, Some(10), false));
-        assert_eq!(part("bytes 5-9/10", 5), lone(5, 9, Some(10), true));
-        assert_eq!(part("bytes 5-9/*", 5), lone(5, 9, None, false));
-        assert_eq!(part("bytes 4-9/10", 5), lone(4, 8, None, true));
+        let bytes = |first, last, total, is_tail| Some(StandalonePart { first, last, total, is_tail });
+        assert_eq!(part("bytes 4-8/10", 5), bytes(4, 8, Some(10), false));
+        assert_eq!(part("bytes 5-9/10", 5), bytes(5, 9, Some(10), true));
+        assert_eq!(part("bytes 5-9/*", 5), bytes(5, 9, None, false));
+        assert_eq!(part("bytes 4-9/10", 5), bytes(4, 8, None, true));
         assert_eq!(part("bytes 4-9/10", 7), None);
         assert_eq!(part("bytes 4-9/10", 0), None);
         assert_eq!(part("bytes */10", 5), None);
-        assert_eq!(Lone::of(&Fields::new(), 5), None);
+        assert_eq!(StandalonePart::of(&Fields::new(), 5), None);
         let mut two = fields(Known::ContentRange, "bytes 0-1/10");
         two.push_known(Known::ContentRange, b"bytes 0-1/10");
-        assert_eq!(Lone::of(&two, 2), None);
+        assert_eq!(StandalonePart::of(&two, 2), None);
     }
 
     #[test]
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn a_condition_or_several_ranges_are_for_the_origin() {
-        let lone = part("bytes 0-9/10", 10).unwrap();
+        let part = part("bytes 0-9/10", 10).unwrap();
         let mut request = fields(Known::Range, "bytes=1-2");
-        assert_eq!(lone.answer(&request), Some((1, 2)));
+        assert_eq!(part.answer(&request), Some((1, 2)));
         request.push_known(Known::IfRange, b"\"a\"");
-        assert_eq!(lone.answer(&request), None);
+        assert_eq!(part.answer(&request), None);
         let mut request = fields(Known::Range, "bytes=1-2");
         request.push_known(Known::Range, b"bytes=1-2");
-        assert_eq!(lone.answer(&request), None);
-        assert_eq!(lone.answer(&Fields::new()), None);
+        assert_eq!(part.answer(&request), None);
+        assert_eq!(part.answer(&Fields::new()), None);
     }
 }
