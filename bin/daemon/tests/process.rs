@@ -533,6 +533,11 @@ fn refusals() {
         (&["-f", vcl], 255, "VCL compilation failed"),
         (&["-F", "-b", "none", "-p", "nosuch=1"], 2, "Unknown parameter \"nosuch\""),
         (&["-F", "-b", "none", "-s", "nosuch,1g"], 2, "Error: Unknown storage method \"nosuch\"\n"),
+        (
+            &["-F", "-b", "none", "-s", "persistent,/nonexistent/x,64M"],
+            2,
+            "Error: (-spersistent) \"/nonexistent/x\": there is no folder /nonexistent: make it first",
+        ),
         (&["-F", "-b", "none", "-s", "file"], 2, "Error: (-sfile) path is mandatory\n"),
         (&["-b", "none", "-s", "tier,memory=1G"], 255, "Error: (-stier) no device to keep objects on: "),
         (
