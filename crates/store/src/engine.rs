@@ -159,7 +159,7 @@ pub struct Statistics {
     pub space: u64,
     /// Objects evicted to make room.
     pub evicted: u64,
-    /// Objects that eviction passed over because they had been used.
+    /// How often eviction passed an object over because it had been or was being used.
     pub moved: u64,
     /// Of an engine that keeps bodies in a file: what of the file is given out. `space` is that of the file then.
     pub file: Option<FileStatistics>,

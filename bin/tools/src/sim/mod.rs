@@ -27,7 +27,7 @@ use trace::{Asked, Reader, Said, Why};
 
 /// The options.
 pub(crate) const OPTIONS: &[Opt] = &[
-    Opt::value('g', "name=value,...", "Make a trace up instead of reading one").named("generate"),
+    Opt::value('g', "recipe", "Make a trace up instead of reading one").named("generate"),
     Opt::flag('h', "Usage help").named("help"),
     Opt::value('i', "seconds", "Further uses in this time do not count, as lru_interval (2)")
         .named("interval"),
@@ -72,9 +72,12 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
             for path in files {
                 let fault = |error| Failure::Text(format!("{path}: {}", reason(&error)));
                 let input = open(path).map_err(fault)?;
-                read(input, &mut sizes, &mut caches, &mut count).map_err(fault)?;
+                read(path, input, &mut sizes, &mut caches, &mut count).map_err(fault)?;
             }
         }
+    }
+    if count.requests == 0 {
+        return Err(Failure::Text(format!("nothing to be simulated: {}", count.words())));
     }
     let mut output = Output::standard();
     let text = match given.has('j') {
@@ -83,10 +86,7 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     };
     output.write(text.as_bytes())?;
     output.flush()?;
-    match count.requests {
-        0 => Err(Failure::Text("there was no request to be read".to_owned())),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A cache for each size and policy.
@@ -123,6 +123,7 @@ fn open(path: &str) -> io::Result<Box<dyn BufRead>> {
 
 /// Gives the requests of one file to all caches. `sizes` has those that were told, for requests that do not.
 fn read(
+    path: &str,
     input: impl BufRead,
     sizes: &mut HashMap<u64, u64>,
     caches: &mut [Cache],
@@ -143,7 +144,7 @@ fn read(
             Said::Nothing(Why::NoRequest) => {}
             Said::Bad => {
                 count.bad += 1;
-                count.first_bad.get_or_insert(number);
+                count.first_bad.get_or_insert_with(|| (path.to_owned(), number));
             }
         }
     }
@@ -192,15 +193,15 @@ and again
 "#;
         let mut caches = caches(&given("--size 200,1k --policy lru,s3fifo x")).unwrap();
         let (mut count, mut sizes) = (Count::default(), HashMap::new());
-        read(&log[..], &mut sizes, &mut caches, &mut count).unwrap();
-        assert_eq!(count, Count { requests: 5, left_out: 2, bad: 2, first_bad: Some(5) });
+        read("log", &log[..], &mut sizes, &mut caches, &mut count).unwrap();
+        assert_eq!(count, Count { requests: 5, left_out: 2, bad: 2, first_bad: Some(("log".to_owned(), 5)) });
         let json = report::json(&count, &caches);
         // At 200 bytes, a was used when c comes, and b has to go.
         let hits: Vec<_> =
             json["results"].as_array().unwrap().iter().map(|one| one["hits"].as_u64()).collect();
         assert_eq!(hits, [Some(2); 4]);
         assert_eq!(json["first_bad_line"], 5);
-        let text = "5 requests, 2 left out that no cache answers, 2 lines not readable (the first is line 5)
+        let text = "requests: 5, left out (not cacheable, or of unknown size): 2, lines not readable: 2 (the first is line 5 of log)
 
 policy         size     requests hit ratio byte hit ratio  bytes written
 lru            200b            5    0.4000         0.4000            300

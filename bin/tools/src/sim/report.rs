@@ -5,31 +5,43 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// What was read besides requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     /// Requests for the caches.
     pub(super) requests: u64,
-    /// Requests that no cache answers.
+    /// Requests that no cache answers, or of which nothing tells how large the answer is.
     pub(super) left_out: u64,
     /// Lines that say nothing.
     pub(super) bad: u64,
-    /// The first of them, counted from 1 in its own file.
-    pub(super) first_bad: Option<u64>,
+    /// The first of them: its file, and its number there, from 1.
+    pub(super) first_bad: Option<(String, u64)>,
+}
+
+impl Count {
+    /// In words.
+    pub(super) fn words(&self) -> String {
+        let mut text = format!("requests: {}", self.requests);
+        if self.left_out > 0 {
+            let _ = write!(text, ", left out (not cacheable, or of unknown size): {}", self.left_out);
+        }
+        if let Some((file, line)) = &self.first_bad {
+            let _ = write!(text, ", lines not readable: {} (the first is line {line} of {file})", self.bad);
+        }
+        text
+    }
 }
 
 /// A line on what was read, and one for each cache.
 pub(super) fn table(count: &Count, caches: &[Cache]) -> String {
-    let mut text = format!("{} requests", count.requests);
-    if count.left_out > 0 {
-        let _ = write!(text, ", {} left out that no cache answers", count.left_out);
-    }
-    if let Some(line) = count.first_bad {
-        let _ = write!(text, ", {} lines not readable (the first is line {line})", count.bad);
-    }
-    let _ = writeln!(
-        text,
-        "\n\n{:<8} {:>10} {:>12} {:>9} {:>14} {:>14}",
-        "policy", "size", "requests", "hit ratio", "byte hit ratio", "bytes written"
+    let mut text = format!(
+        "{}\n\n{:<8} {:>10} {:>12} {:>9} {:>14} {:>14}\n",
+        count.words(),
+        "policy",
+        "size",
+        "requests",
+        "hit ratio",
+        "byte hit ratio",
+        "bytes written"
     );
     for cache in caches {
         let outcome = &cache.outcome;
@@ -68,7 +80,8 @@ pub(super) fn json(count: &Count, caches: &[Cache]) -> Value {
         "requests": count.requests,
         "left_out": count.left_out,
         "bad_lines": count.bad,
-        "first_bad_line": count.first_bad,
+        "first_bad_file": count.first_bad.as_ref().map(|(file, _)| file),
+        "first_bad_line": count.first_bad.as_ref().map(|(_, line)| line),
         "results": caches.iter().map(one).collect::<Vec<_>>(),
     })
 }

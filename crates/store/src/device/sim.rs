@@ -67,8 +67,44 @@ struct State {
     /// Writes since the last sync.
     unsynced: Vec<(usize, Vec<u8>)>,
     faults: Vec<Fault>,
-    writes: u64,
-    syncs: u64,
+    crash_after: Option<(u64, Chance)>,
+    crashed: Option<Vec<u8>>,
+}
+
+impl State {
+    /// An image that a crash now could leave.
+    fn crash(&self, chance: &mut Chance) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        let way = chance.below(7);
+        let kept = chance.below(self.unsynced.len() as u64 + 1) as usize;
+        for (at, (offset, bytes)) in self.unsynced.iter().enumerate() {
+            // All lost; all there; those before some moment; whole writes, pages or sectors by chance.
+            let (whole, piece) = match way {
+                0 => (Some(false), bytes.len()),
+                1 => (Some(true), bytes.len()),
+                2 => (Some(at < kept), bytes.len()),
+                3 => (None, bytes.len()),
+                4 | 5 => (None, 8 * SECTOR),
+                _ => (None, SECTOR),
+            };
+            for (number, part) in (0..).zip(bytes.chunks(piece.max(1))) {
+                if whole.unwrap_or_else(|| chance.one_in(2)) {
+                    let from = offset + number * piece;
+                    image[from..from + part.len()].copy_from_slice(part);
+                }
+            }
+        }
+        image
+    }
+
+    /// Counts a write or a sync towards the crash that was asked for.
+    fn count(&mut self) {
+        match self.crash_after.take() {
+            Some((0, mut chance)) => self.crashed = Some(self.crash(&mut chance)),
+            Some((after, chance)) => self.crash_after = Some((after - 1, chance)),
+            None => {}
+        }
+    }
 }
 
 /// See the module.
@@ -107,36 +143,30 @@ impl SimDevice {
         self.state.lock().current.clone()
     }
 
-    /// How many writes and syncs there were.
-    pub fn counts(&self) -> (u64, u64) {
-        let state = self.state.lock();
-        (state.writes, state.syncs)
-    }
-
     /// An image that a crash now could leave: of what was not synced, each sector is as it was durable, or as any of the
     /// writes since left it.
     pub fn crash(&self, chance: &mut Chance) -> Vec<u8> {
-        let state = self.state.lock();
-        let mut image = state.durable.clone();
-        let way = chance.below(5);
-        let kept = chance.below(state.unsynced.len() as u64 + 1) as usize;
-        for (at, (offset, bytes)) in state.unsynced.iter().enumerate() {
-            let whole = match way {
-                // All lost; all there; those before some moment; whole writes by chance; sectors by chance.
-                0 => Some(false),
-                1 => Some(true),
-                2 => Some(at < kept),
-                3 => Some(chance.one_in(2)),
-                _ => None,
-            };
-            for (sector, part) in (0..).zip(bytes.chunks(SECTOR)) {
-                if whole.unwrap_or_else(|| chance.one_in(2)) {
-                    let from = offset + sector * SECTOR;
-                    image[from..from + part.len()].copy_from_slice(part);
-                }
-            }
-        }
-        image
+        self.state.lock().crash(chance)
+    }
+
+    /// Takes such an image in the middle of things: after that many more writes and syncs, just after the write, just
+    /// before the sync. The device goes on as if nothing had been.
+    pub fn crash_after(&self, operations: u64, chance: Chance) {
+        let mut state = self.state.lock();
+        state.crash_after = Some((operations, chance));
+        state.crashed = None;
+    }
+
+    /// The image that was [asked for](Self::crash_after), once it was taken; if not, it is no longer asked for.
+    pub fn crashed(&self) -> Option<Vec<u8>> {
+        let mut state = self.state.lock();
+        state.crash_after = None;
+        state.crashed.take()
+    }
+
+    /// Whether that image was taken.
+    pub fn has_crashed(&self) -> bool {
+        self.state.lock().crashed.is_some()
     }
 }
 
@@ -177,7 +207,6 @@ impl Device for SimDevice {
             "writes are whole sectors"
         );
         let state = &mut *self.state.lock();
-        state.writes += 1;
         for fault in &mut state.faults {
             if let Fault::Write { after, kind } = fault {
                 if *after == 0 {
@@ -192,12 +221,13 @@ impl Device for SimDevice {
         }
         state.current[place.clone()].copy_from_slice(bytes);
         state.unsynced.push((place.start, bytes.to_vec()));
+        state.count();
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let state = &mut *self.state.lock();
-        state.syncs += 1;
+        state.count();
         for fault in &mut state.faults {
             if let Fault::Sync { after } = fault {
                 if *after == 0 {
@@ -230,6 +260,20 @@ mod tests {
             images.iter().any(|image| image[512..1024] == [first; 512] && image[1024..1536] == [second; 512])
         };
         assert!(seen(1, 0) && seen(2, 2) && seen(1, 2) && seen(2, 0));
+    }
+
+    #[test]
+    fn a_crash_can_be_in_the_middle() {
+        let device = SimDevice::new(4096);
+        device.crash_after(1, Chance::new(1));
+        device.write_at(&[1; 512], 0).expect("it works");
+        assert!(!device.has_crashed());
+        device.sync().expect("it works");
+        device.write_at(&[2; 512], 512).expect("it works");
+        device.sync().expect("it works");
+        let image = device.crashed().expect("it was taken before the first sync");
+        assert_eq!(image[512..], [0; 3584]);
+        assert_eq!(device.crashed(), None);
     }
 
     #[test]

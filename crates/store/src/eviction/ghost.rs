@@ -1,7 +1,7 @@
 //! What was evicted lately: digests without their items, 8 bytes each, in a table that forgets by itself.
 //!
 //! ```text
-//!   bucket: 8 entries of   fingerprint u32 | time u32       one cache line
+//!   bucket: 8 entries of   fingerprint u32 | time u32       64 bytes
 //! ```
 //! The time is a count of what was noted; an entry is good while no more than the wanted number was noted after it. There
 //! is no list: a full bucket loses its oldest entry. The table has room for the wanted number and at most twice that; when
@@ -12,12 +12,8 @@ use std::fmt;
 
 const BUCKET: usize = 8;
 
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    /// 0 is an empty entry.
-    print: u32,
-    time: u32,
-}
+/// The fingerprint above the time; 0 is an empty entry.
+type Entry = u64;
 
 /// Digests of what was evicted lately.
 #[derive(Default)]
@@ -38,23 +34,25 @@ impl Ghost {
     pub(super) fn note(&mut self, digest: u64, wanted: usize) {
         if self.buckets.len() * BUCKET < wanted.max(1) {
             let count = wanted.div_ceil(BUCKET).max(1).next_power_of_two();
-            self.buckets = vec![[Entry::default(); BUCKET]; count];
+            // Zeros, which come from the kernel as they are touched: this is under the store's lock.
+            self.buckets = vec![[0; BUCKET]; count];
         }
         self.now = self.now.wrapping_add(1);
-        let (now, print) = (self.now, print(digest));
-        let age = |entry: &Entry| if entry.print == 0 { u32::MAX } else { now.wrapping_sub(entry.time) };
+        let now = self.now;
+        let age = |entry: &Entry| if *entry == 0 { u32::MAX } else { now.wrapping_sub(time(*entry)) };
         if let Some(entry) = self.bucket(digest).and_then(|bucket| bucket.iter_mut().max_by_key(|e| age(e))) {
-            *entry = Entry { print, time: now };
+            *entry = u64::from(print(digest)) << 32 | u64::from(now);
         }
     }
 
     /// Whether `digest` is among the last `wanted`; it is forgotten then.
     pub(super) fn take(&mut self, digest: u64, wanted: usize) -> bool {
-        let (now, print) = (self.now, print(digest));
-        let is_it =
-            |entry: &&mut Entry| entry.print == print && (now.wrapping_sub(entry.time) as usize) < wanted;
+        let (now, print) = (self.now, u64::from(print(digest)));
+        let is_it = |entry: &&mut Entry| {
+            **entry >> 32 == print && (now.wrapping_sub(time(**entry)) as usize) < wanted
+        };
         let found = self.bucket(digest).and_then(|bucket| bucket.iter_mut().find(is_it));
-        found.map(|entry| *entry = Entry::default()).is_some()
+        found.map(|entry| *entry = 0).is_some()
     }
 
     fn bucket(&mut self, digest: u64) -> Option<&mut [Entry; BUCKET]> {
@@ -68,7 +66,11 @@ impl Ghost {
     }
 }
 
-/// Other bits than those that choose the bucket.
+fn time(entry: Entry) -> u32 {
+    entry as u32
+}
+
+/// Other bits than those that choose the bucket; never 0.
 fn print(digest: u64) -> u32 {
     ((digest >> 32) as u32).max(1)
 }

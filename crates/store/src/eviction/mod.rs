@@ -27,7 +27,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use uses::Uses;
 
-/// How many items are looked at for one that nobody uses and that was not used.
+/// How many items are looked at for one that is not used.
 pub const LOOK_MAX: usize = 64;
 
 /// What a policy must see of what it orders.
@@ -66,7 +66,7 @@ pub trait Order<T: Item>: Debug {
     fn remove(&mut self, place: &Place) -> Option<T>;
 
     /// Takes out the first item, by the policy's order, of which `may_go` is true, in at most `looks` looks at items; `None`
-    /// if none was found. One that was used is passed over for it, and may come up again.
+    /// if none was found. One that was used, or may not go, is passed over and may come up again later.
     fn evict(&mut self, looks: usize, may_go: &dyn Fn(&T) -> bool) -> Option<T>;
 
     /// Takes out the item that is next, whatever it is; `None` if there is none.
@@ -75,7 +75,7 @@ pub trait Order<T: Item>: Debug {
     /// How many items there are.
     fn count(&self) -> usize;
 
-    /// How often an item was passed over because it had been used.
+    /// How often an item was passed over because it had been or was being used.
     fn moved(&self) -> u64;
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Both are lists in the order of coming, shared out by bytes; the ghost knows digests of what left the small one, as many
-//! as nine tenths of the items there are. What is asked for once goes through the small list and pushes nothing else out.
+//! as nine tenths of the items there are. What is being used when its turn comes counts as used. What is asked for once goes through the small list and pushes nothing else out.
 //!
 //! Its limits: an item needs a use within a tenth of the cache's turnover, or to come back while the ghost knows it; and what
 //! was popular leaves the main list only after up to four rounds. Where what is asked for changes faster than that, the order
@@ -28,6 +28,9 @@ const SMALL: u64 = 10;
 
 /// Sizes are kept in units of 64 bytes, so that a node has 24.
 const UNIT: u64 = 64;
+
+/// The most uses that are noted, and the look after them.
+const ROUNDS_MAX: usize = 4;
 
 #[derive(Debug)]
 struct Kept<T> {
@@ -58,12 +61,6 @@ impl<T> Default for S3Fifo<T> {
         let (small, main) = Default::default();
         Self { slab: Slab::default(), small, main, ghost: Ghost::default(), moved: 0 }
     }
-}
-
-/// How far eviction has looked: the next of each list, or [`NONE`] where the rest may not go.
-struct Hands {
-    small: u32,
-    main: u32,
 }
 
 impl<T: Item> S3Fifo<T> {
@@ -107,41 +104,26 @@ impl<T: Item> S3Fifo<T> {
         }
     }
 
-    /// One look at the small list. What may go, and does.
-    fn look_small(&mut self, hands: &mut Hands, may_go: &dyn Fn(&T) -> bool) -> Option<T> {
-        let slot = hands.small;
+    /// One look at the small list: takes out its oldest item, or finds that it is used and moves it to the main list.
+    fn look_small(&mut self, may_go: &dyn Fn(&T) -> bool) -> Option<T> {
+        let slot = self.small.list.oldest;
         let item = &self.slab.get(slot)?.item;
-        hands.small = self.slab.younger(slot);
-        if !may_go(item) {
-            return None;
-        }
-        if !item.uses().take_all() {
+        if !item.uses().take_all() && may_go(item) {
             return self.evict_small(slot);
         }
         self.promote(slot);
-        if hands.main == NONE {
-            hands.main = slot;
-        }
         None
     }
 
-    /// One look at the main list.
-    fn look_main(&mut self, hands: &mut Hands, may_go: &dyn Fn(&T) -> bool) -> Option<T> {
-        let slot = hands.main;
+    /// One look at the main list: takes out its oldest item, or gives it another round.
+    fn look_main(&mut self, may_go: &dyn Fn(&T) -> bool) -> Option<T> {
+        let slot = self.main.list.oldest;
         let item = &self.slab.get(slot)?.item;
-        let younger = self.slab.younger(slot);
-        if !may_go(item) {
-            hands.main = younger;
-            return None;
-        }
-        if !item.uses().take_one() {
+        if !item.uses().take_one() && may_go(item) {
             return self.take(slot);
         }
+        self.slab.renew(&mut self.main.list, slot);
         self.moved += 1;
-        if younger != NONE {
-            self.slab.renew(&mut self.main.list, slot);
-            hands.main = younger;
-        }
         None
     }
 }
@@ -167,17 +149,16 @@ impl<T: Item + Clone + std::fmt::Debug> Order<T> for S3Fifo<T> {
     }
 
     fn evict(&mut self, looks: usize, may_go: &dyn Fn(&T) -> bool) -> Option<T> {
-        let mut hands = Hands { small: self.small.list.oldest, main: self.main.list.oldest };
+        // Where the main list has nothing for us, the small one may; half of the looks are kept for it.
+        let mut main_looks = (ROUNDS_MAX * self.main.list.count).min(looks / 2);
         for _ in 0..looks {
-            let from_small = match (hands.small, hands.main) {
-                (NONE, NONE) => return None,
-                (_, NONE) => true,
-                (NONE, _) => false,
-                _ => self.small_is_over(),
-            };
-            let found = match from_small {
-                true => self.look_small(&mut hands, may_go),
-                false => self.look_main(&mut hands, may_go),
+            let (small, main) = (self.small.list.oldest, self.main.list.oldest);
+            let found = match small != NONE && (main == NONE || main_looks == 0 || self.small_is_over()) {
+                true => self.look_small(may_go),
+                false => {
+                    main_looks = main_looks.saturating_sub(1);
+                    self.look_main(may_go)
+                }
             };
             if found.is_some() {
                 return found;

@@ -1,9 +1,9 @@
 //! Second chance: nearly the order of the last use, without a list that hits write to.
 //!
-//! Items go in at the young end and out at the old one. Eviction passes over what was used since it last looked, and moves
-//! it to the young end. Source: Corbato, "A paging experiment with the Multics system", 1968.
+//! Items go in at the young end and out at the old one. Eviction passes over what was used since it last looked, or is
+//! being used, and moves it to the young end. Source: Corbato, "A paging experiment with the Multics system", 1968.
 
-use super::slab::{List, NONE, Place, Slab};
+use super::slab::{List, Place, Slab};
 use super::{Item, Order};
 
 /// Items from the next to go to the last.
@@ -42,22 +42,14 @@ impl<T: Item + Clone + std::fmt::Debug> Order<T> for SecondChance<T> {
     }
 
     fn evict(&mut self, looks: usize, may_go: &dyn Fn(&T) -> bool) -> Option<T> {
-        let mut slot = self.all.oldest;
         for _ in 0..looks {
+            let slot = self.all.oldest;
             let item = self.slab.get(slot)?;
-            let younger = self.slab.younger(slot);
-            if !may_go(item) {
-                slot = younger;
-                continue;
-            }
-            if !item.uses().take_all() {
+            if !item.uses().take_all() && may_go(item) {
                 return self.take(slot);
             }
             self.moved += 1;
-            if younger != NONE {
-                self.slab.renew(&mut self.all, slot);
-                slot = younger;
-            }
+            self.slab.renew(&mut self.all, slot);
         }
         None
     }

@@ -66,12 +66,11 @@ impl<T: Item + Clone + std::fmt::Debug> Order<T> for Sieve<T> {
         for _ in 0..looks {
             let slot = self.at();
             let item = self.slab.get(slot)?;
-            let may_go = may_go(item);
-            if may_go && !item.uses().take_all() {
+            if !item.uses().take_all() && may_go(item) {
                 self.hand = slot;
                 return self.take(slot);
             }
-            self.moved += u64::from(may_go);
+            self.moved += 1;
             self.hand = self.slab.younger(slot);
         }
         None

@@ -186,8 +186,8 @@ impl Model {
             Step::Pin(name, true) => _ = self.pinned.insert(name),
             Step::Pin(name, false) => _ = self.pinned.remove(&name),
             Step::Evict => {
-                // Each is looked at once for each use, and once more.
-                let looks = self.there.len() * 5;
+                // Each is looked at once for each use, and once more; S3-FIFO looks at its two lists in turn.
+                let looks = self.there.len() * 10;
                 let victim = self.order.evict(looks, &|thing| !self.pinned.contains(&thing.name));
                 let choice = self.there.keys().any(|name| !self.pinned.contains(name));
                 assert_eq!(victim.is_some(), choice, "{:?}", self.policy);

@@ -22,6 +22,15 @@ impl Buffer {
         Self { bytes, start, size }
     }
 
+    /// A buffer of that size, made of this one if it is large enough. What is in it is what happened to be there.
+    pub(super) fn reuse(mut self, size: usize) -> Self {
+        if self.start + size > self.bytes.len() {
+            return Self::new(size);
+        }
+        self.size = size;
+        self
+    }
+
     /// Forgets all bytes from `size` on.
     pub(super) fn truncate(&mut self, size: usize) {
         self.size = self.size.min(size);
@@ -60,6 +69,10 @@ mod tests {
             assert_eq!(buffer.as_ptr() as usize % PAGE, 0);
             buffer.fill(7);
             assert!(buffer.iter().all(|byte| *byte == 7));
+            for size in [size / 2, size + PAGE * 2] {
+                buffer = buffer.reuse(size);
+                assert_eq!((buffer.len(), buffer.as_ptr() as usize % PAGE), (size, 0));
+            }
         }
     }
 }

@@ -263,7 +263,8 @@ impl RecordReader {
             let ahead = (inner.read_ahead as u64).next_multiple_of(BLOCK as u64);
             let end = start + ahead.min(self.header.body_length - first);
             let source = Source { inner, known: &self.known, generation: self.generation };
-            self.window = source.read(start..end)?;
+            let buffer = std::mem::replace(&mut self.window.bytes, Buffer::new(0));
+            self.window = source.read(start..end, buffer)?;
         }
         let bytes = self.window.get(start..start + length).ok_or(ReadError::Damaged)?;
         if self.header.blocks.get(block as usize) != Some(&crc32c::crc32c(bytes)) {
@@ -291,13 +292,13 @@ impl Source<'_> {
         if is_there { ReadError::Damaged } else { ReadError::Gone }
     }
 
-    /// Reads bytes of the record, and whole pages around them.
-    fn read(&self, wanted: Range<u64>) -> Result<Window, ReadError> {
+    /// Reads bytes of the record, and whole pages around them, into `buffer` if it is large enough.
+    fn read(&self, wanted: Range<u64>, buffer: Buffer) -> Result<Window, ReadError> {
         let start = self.known.location.start(&self.inner.superblock);
         let page = PAGE as u64;
         let from = (start + wanted.start) & !(page - 1);
         let to = (start + wanted.end).next_multiple_of(page);
-        let mut bytes = Buffer::new((to - from) as usize);
+        let mut bytes = buffer.reuse((to - from) as usize);
         self.inner.read_device(from, &mut bytes).map_err(ReadError::Io)?;
         if self.inner.generation(self.known.location.region) != self.generation {
             return Err(ReadError::Gone);
@@ -309,11 +310,12 @@ impl Source<'_> {
     fn open(&self, read_first: usize) -> Result<(RecordHeader, Box<[u8]>, Window), ReadError> {
         let size = self.known.location.bytes();
         let volume = self.inner.superblock.volume();
-        let mut window = self.read(0..(read_first as u64).clamp(PAGE as u64, 64 << 20).min(size))?;
+        let mut window =
+            self.read(0..(read_first as u64).clamp(PAGE as u64, 64 << 20).min(size), Buffer::new(0))?;
         let fixed = window.get(0..(FIXED as u64).min(size)).ok_or(ReadError::Damaged)?;
         let length = RecordHeader::peek(fixed, volume, size).ok_or_else(|| self.why_wrong())? as u64;
         if window.get(0..length).is_none() {
-            window = self.read(0..(length + PAGE as u64).min(size))?;
+            window = self.read(0..(length + PAGE as u64).min(size), window.bytes)?;
         }
         let header = window.get(0..length).and_then(|bytes| RecordHeader::decode(bytes, volume));
         let header = header
@@ -324,7 +326,7 @@ impl Source<'_> {
         if window.get(parts.clone()).is_none() {
             // The header is kept apart from here on; the first block of the body comes along.
             let end = (parts.end + header.block_length(0) as u64).min(size);
-            window = self.read(parts.start..end)?;
+            window = self.read(parts.start..end, window.bytes)?;
         }
         let bytes: Box<[u8]> = window.get(parts).ok_or(ReadError::Damaged)?.into();
         if crc32c::crc32c(&bytes) != header.parts_checksum {

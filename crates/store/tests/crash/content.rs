@@ -16,28 +16,45 @@ pub(crate) struct Content {
     pub(crate) body: Vec<u8>,
 }
 
-/// Few keys, so that the same is written again and again.
-const KEYS: u32 = 40;
+/// What records of a history are like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    /// About the size of the largest.
+    pub(crate) most: u64,
+    /// All are of one size and of few keys, so that one lies where another of the same key lay.
+    pub(crate) alike: bool,
+    /// The longest links. Long ones fill many pages of the journal.
+    pub(crate) links: u64,
+}
+
+impl Style {
+    /// Few keys, so that the same is written again and again.
+    fn keys(self) -> u32 {
+        if self.alike { 2 } else { 40 }
+    }
+}
 
 fn bytes(chance: &mut Chance, length: u64) -> Vec<u8> {
     (0..length.div_ceil(8)).flat_map(|_| chance.bits().to_le_bytes()).take(length as usize).collect()
 }
 
 impl Content {
-    /// The record with that number, of at most about `most` bytes.
-    pub(crate) fn new(number: u32, most: u64) -> Self {
+    /// The record with that number.
+    pub(crate) fn new(number: u32, style: Style) -> Self {
         let mut chance = Chance::new(u64::from(number));
         let mut key = [0; 32];
-        let mut of_key = Chance::new(u64::from(number % KEYS));
+        let mut of_key = Chance::new(u64::from(number % style.keys()));
         key.copy_from_slice(&bytes(&mut of_key, 32));
-        let is_piece = chance.one_in(5);
+        let is_piece = !style.alike && chance.one_in(5);
+        let most = style.most;
         let length = match chance.below(8) {
+            _ if style.alike => 2500,
             0 => 0,
             1..=4 => chance.below(most / 20),
             5 | 6 => chance.below(most / 6),
             _ => chance.below(most - 1000),
         };
-        let has_links = chance.one_in(3);
+        let has_links = style.links > 0 && chance.one_in(3);
         Self {
             key,
             facts: Facts {
@@ -57,16 +74,16 @@ impl Content {
             },
             vxid: number,
             variant: {
-                let length = chance.below(30);
+                let length = if style.alike { 8 } else { chance.below(30) };
                 bytes(&mut chance, length)
             },
             head: {
-                let length = chance.below(400);
+                let length = if style.alike { 8 } else { chance.below(400) };
                 bytes(&mut chance, length)
             },
-            plan: chance.one_in(4).then(|| bytes(&mut chance, 50)),
+            plan: (!style.alike && chance.one_in(4)).then(|| bytes(&mut chance, 50)),
             links: if has_links {
-                let length = 1 + chance.below(60);
+                let length = 1 + chance.below(style.links);
                 bytes(&mut chance, length)
             } else {
                 Vec::new()

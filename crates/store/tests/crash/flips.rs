@@ -12,8 +12,8 @@ use std::sync::Arc;
 fn flip(seed: u64, end: End) {
     let _seed = Seed(seed);
     let mut history = History::new(seed);
-    history.run(60, End::Kill);
-    history.run(30, end);
+    history.run(400, End::Kill);
+    history.run(400, end);
     let expected = history.model.items.clone();
     // The start after it may have found records without their bytes.
     history.volume().sync().expect("nothing is wrong with the device");
@@ -31,11 +31,11 @@ fn flip(seed: u64, end: End) {
             .unwrap_or_else(|error| panic!("byte {byte}: {error}"));
         assert_eq!(entries(&volume), expected, "byte {byte}");
         history.model.check_bans(&volume);
-        let most = u64::from(history.options().region_size.unwrap_or(0)) - 4096;
+        let style = history.style();
         let lost = expected
             .iter()
             .filter(|(id, item)| {
-                content::Content::new(item.number, most).check(&volume, **id, &mut chance).is_err()
+                content::Content::new(item.number, style).check(&volume, **id, &mut chance).is_err()
             })
             .count();
         assert!(lost <= 1, "byte {byte} costs {lost} records");

@@ -1,6 +1,6 @@
 //! A random history of one volume: operations, restarts, crashes; after each of them it is checked against the model.
 
-use crate::content::Content;
+use crate::content::{Content, Style};
 use crate::model::{Change, Item, Model, Told};
 use copal_store::device::sim::{Chance, SimDevice};
 use copal_store::volume::{EntryId, Options, ReadError, Volume, WriteError};
@@ -20,6 +20,7 @@ pub(crate) enum End {
 pub(crate) struct History {
     chance: Chance,
     options: Options,
+    style: Style,
     device: Arc<SimDevice>,
     told: Arc<Told>,
     volume: Option<Volume>,
@@ -58,9 +59,15 @@ impl History {
         let options = options(&mut chance);
         let regions = 5 + chance.below(12);
         let size = (1 << 20) + regions * u64::from(options.region_size.unwrap_or(0));
+        let style = Style {
+            most: u64::from(options.region_size.unwrap_or(0)) - 4096,
+            alike: chance.one_in(4),
+            links: if chance.one_in(3) { 3000 } else { 60 },
+        };
         let mut history = Self {
             chance,
             options,
+            style,
             device: Arc::new(SimDevice::new(size as usize)),
             told: Arc::default(),
             volume: None,
@@ -75,6 +82,10 @@ impl History {
 
     pub(crate) fn device(&self) -> &Arc<SimDevice> {
         &self.device
+    }
+
+    pub(crate) fn style(&self) -> Style {
+        self.style
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -105,21 +116,18 @@ impl History {
     }
 
     fn end(&mut self, end: End) {
-        match end {
+        let image = match end {
             End::Order => {
                 self.volume().close().expect("nothing is wrong with the device");
                 self.model.all_durable();
-                self.model.written_out = self.model.items.keys().copied().collect();
+                self.model.all_written_out();
+                self.device.image()
             }
-            End::Kill | End::Crash => {}
-        }
+            End::Kill => self.device.image(),
+            End::Crash => self.crash(),
+        };
         self.volume = None;
-        if end != End::Order {
-            let image =
-                if end == End::Kill { self.device.image() } else { self.device.crash(&mut self.chance) };
-            self.device = Arc::new(SimDevice::with_image(image));
-        }
-        self.open();
+        self.start(image);
         if end == End::Order {
             self.model.check(self.volume());
             self.model.check_bans(self.volume());
@@ -131,6 +139,54 @@ impl History {
         self.read_all();
     }
 
+    /// The image of a crash now, or in the middle of what is done next.
+    fn crash(&mut self) -> Vec<u8> {
+        let chance = Chance::new(self.chance.bits());
+        if self.chance.one_in(4) {
+            return self.device.crash(&mut { chance });
+        }
+        let after = if self.chance.one_in(2) { self.chance.below(8) } else { self.chance.below(60) };
+        self.device.crash_after(after, chance);
+        for _ in 0..100 {
+            self.operation();
+            if let Some(image) = self.device.has_crashed().then(|| self.device.crashed()).flatten() {
+                return image;
+            }
+        }
+        self.volume().close().expect("nothing is wrong with the device");
+        self.device.crashed().unwrap_or_else(|| {
+            self.model.all_durable();
+            self.model.all_written_out();
+            self.device.image()
+        })
+    }
+
+    /// Starts on an image. The start, too, may be in the middle of a crash.
+    fn start(&mut self, mut image: Vec<u8>) {
+        loop {
+            self.device = Arc::new(SimDevice::with_image(image));
+            if self.chance.one_in(3) {
+                self.device.crash_after(self.chance.below(6), Chance::new(self.chance.bits()));
+            }
+            self.open();
+            match self.device.crashed() {
+                Some(taken) => {
+                    self.model.clone().check_after_crash(self.volume());
+                    self.volume = None;
+                    image = taken;
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// What was done up to now is durable, unless the crash came meanwhile.
+    fn durable(&mut self) {
+        if !self.device.has_crashed() {
+            self.model.all_durable();
+        }
+    }
+
     /// Reads every entry. One may be lost only if its bytes were never made durable.
     pub(crate) fn read_all(&mut self) {
         let items: Vec<_> = self.model.items.iter().map(|(id, item)| (*id, *item)).collect();
@@ -140,7 +196,7 @@ impl History {
     }
 
     fn content(&self, number: u32) -> Content {
-        Content::new(number, u64::from(self.options.region_size.unwrap_or(0)) - 4096)
+        Content::new(number, self.style)
     }
 
     fn read(&mut self, id: EntryId, item: Item) {
@@ -158,7 +214,10 @@ impl History {
             }
             Err(ReadError::Io(error)) => panic!("no error was injected: {error}"),
             Err(ReadError::Damaged | ReadError::Gone) => {
-                assert!(!self.model.written_out.contains(&id), "{id:?} was durable and is lost");
+                assert!(
+                    !self.model.written_out.contains(&(id, item.number)),
+                    "{id:?} was durable and is lost"
+                );
                 self.reached.lost += 1;
             }
         }
@@ -169,7 +228,7 @@ impl History {
     fn follow(&mut self) {
         for id in std::mem::take(&mut *self.told.kept.lock().expect("nobody panics")) {
             // It may lie elsewhere now, where it is not durable yet.
-            self.model.written_out.remove(&id);
+            self.model.written_out.retain(|(kept, _)| *kept != id);
         }
         for id in std::mem::take(&mut *self.told.dropped.lock().expect("nobody panics")) {
             assert!(self.model.items.contains_key(&id), "{id:?} was dropped and was not there");
@@ -197,16 +256,18 @@ impl History {
             84..85 => self.drop_bans(),
             85..92 => {
                 self.volume().tick().expect("nothing is wrong with the device");
-                self.model.all_durable();
+                self.durable();
             }
             92..94 => {
                 self.volume().sync().expect("nothing is wrong with the device");
-                self.model.all_durable();
+                self.durable();
             }
             94..95 => {
                 self.volume().flush_data().expect("nothing is wrong with the device");
-                self.model.all_durable();
-                self.model.written_out = self.model.items.keys().copied().collect();
+                if !self.device.has_crashed() {
+                    self.model.all_durable();
+                    self.model.all_written_out();
+                }
             }
             95..96 => {
                 let report = self.volume().scrub(100_000);
@@ -281,9 +342,11 @@ impl History {
         let length = if self.chance.one_in(10) { 9000 } else { self.chance.below(200) };
         let text: Vec<u8> = (0..length).map(|_| self.chance.bits() as u8).collect();
         match self.volume().add_ban(number, f64::from(number), &text) {
+            Ok(()) if self.device.has_crashed() => self.model.perhaps = Some((number, text)),
             Ok(()) => self.model.bans.push((number, text)),
             Err(copal_store::volume::BanError::Full) => {
-                let bytes: usize = self.model.bans.iter().map(|(_, text)| text.len()).sum();
+                // Those that were dropped and are there again count, too.
+                let bytes: usize = self.volume().bans().iter().map(|(_, _, text)| text.len()).sum();
                 assert!(bytes > 15 * 1024, "the log holds {bytes} bytes only");
             }
             Err(error) => panic!("nothing is wrong with the device: {error}"),

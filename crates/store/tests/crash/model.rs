@@ -38,14 +38,16 @@ fn apply(items: &mut Items, change: Change) {
 }
 
 /// See the module.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Model {
     durable: Items,
     since: Vec<Change>,
     pub(crate) items: Items,
-    /// Entries whose bytes are durable.
-    pub(crate) written_out: BTreeSet<EntryId>,
+    /// Records whose bytes are durable where their entries say. They stay so until it is durable that they are gone.
+    pub(crate) written_out: BTreeSet<(EntryId, u32)>,
     pub(crate) bans: Vec<(u32, Vec<u8>)>,
+    /// A ban that was being added when the crash came.
+    pub(crate) perhaps: Option<(u32, Vec<u8>)>,
     /// Bans that were dropped, and may be there again.
     pub(crate) dropped_bans: BTreeSet<u32>,
 }
@@ -53,9 +55,6 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn change(&mut self, change: Change) {
         apply(&mut self.items, change);
-        if let Change::Remove(id) = change {
-            self.written_out.remove(&id);
-        }
         self.since.push(change);
     }
 
@@ -90,10 +89,20 @@ impl Model {
             "what the crash left was never there\nfound   {found:?}\ndurable {:?}\nsince   {:?}",
             self.durable, self.since
         );
-        self.written_out.retain(|id| found.get(id) == self.items.get(id) && found.contains_key(id));
+        self.written_out.retain(|(id, number)| found.get(id).is_some_and(|item| item.number == *number));
         self.items = found;
         self.all_durable();
+        if let Some(perhaps) = self.perhaps.take()
+            && volume.bans().iter().any(|(number, ..)| *number == perhaps.0)
+        {
+            self.bans.push(perhaps);
+        }
         self.check_bans(volume);
+    }
+
+    /// The bytes of all records are durable.
+    pub(crate) fn all_written_out(&mut self) {
+        self.written_out = self.items.iter().map(|(id, item)| (*id, item.number)).collect();
     }
 
     /// Checks that no ban is missing or another.
