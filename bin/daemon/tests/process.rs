@@ -550,6 +550,7 @@ fn refusals() {
             2,
             "Error: -o recover: there is no store that outlives a start",
         ),
+        (&["-F", "-b", "none", "-s", "file,/no/such/directory/x,1g"], 2, "name a file in a directory"),
     ] {
         let output = copald(&scratch).args(arguments).stderr(Stdio::piped()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

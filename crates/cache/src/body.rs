@@ -67,18 +67,24 @@ impl Body {
     }
 
     /// From now on what [`Body::slices`] gives goes to a socket's system call, and nobody looks at it on the way: what lies
-    /// in a file is then not copied first.
-    pub fn give_to_kernel(&mut self) {
+    /// in a file is then not copied first. False if none of it can lie in a file.
+    pub fn give_to_kernel(&mut self) -> bool {
         match self {
-            Self::Object(_, cursor) => cursor.give_to_kernel(),
-            Self::Sparse(reader) => reader.give_to_kernel(),
+            Self::Object(known, cursor) => {
+                cursor.give_to_kernel();
+                known.is_in_file()
+            }
+            Self::Sparse(reader) => {
+                reader.give_to_kernel();
+                reader.is_in_file()
+            }
             // Most of these are looked at, and what is not costs a copy.
             Self::Empty
             | Self::Bytes(..)
             | Self::Parts(_)
             | Self::Relay(_)
             | Self::Filtered(_)
-            | Self::Esi(_) => {}
+            | Self::Esi(_) => false,
         }
     }
 

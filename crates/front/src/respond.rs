@@ -81,9 +81,7 @@ impl Writer {
         } else {
             std::mem::swap(head, &mut exchange.head);
         }
-        if !stream.is_sealed() {
-            exchange.body.give_to_kernel();
-        }
+        let from_file = !stream.is_sealed() && exchange.body.give_to_kernel();
         let mut head_left = &head[..];
         let mut writing_s = 0.0;
         loop {
@@ -96,7 +94,7 @@ impl Writer {
             let body_bytes = gather(head_left, body, ends, chunked, frame, &mut slices);
             // The first write is timed by its progress alone: most responses have no other.
             let started = wait.then(Instant::now);
-            let written = write_all(stream, &mut slices, deadline, limits.idle).await;
+            let written = write_all(stream, &mut slices, deadline, limits.idle, from_file).await;
             *memory = recycle(slices);
             let head_bytes = head_left.len();
             if let Err(Unwritten { count, fault }) = written {
@@ -212,12 +210,23 @@ struct Unwritten {
     fault: bool,
 }
 
-/// Writes all, or says how many bytes were.
+/// After a short write: at a page that cannot be read the kernel stops as at a full socket, but never says that it goes on.
+/// How many bytes it took, if it can be asked; else whether that page is why.
+fn write_again(stream: &Stream, left: &[IoSlice<'_>]) -> Result<Option<usize>, bool> {
+    match stream.write_again(left) {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(net::is_fault(&error)),
+    }
+}
+
+/// Writes all, or says how many bytes were. Of what comes from a file the kernel may meet a page that cannot be read.
 async fn write_all(
     stream: &mut Stream,
     slices: &mut [IoSlice<'_>],
     deadline: &Deadline,
     idle: Seconds,
+    from_file: bool,
 ) -> Result<(), Unwritten> {
     let mut left = slices;
     let mut written = 0;
@@ -240,6 +249,13 @@ async fn write_all(
                 written += count;
                 timed = false;
                 IoSlice::advance_slices(&mut left, count);
+                while from_file && !left.is_empty() {
+                    let again = write_again(stream, left);
+                    let again = again.map_err(|fault| Unwritten { count: written, fault })?;
+                    let Some(count) = again else { break };
+                    written += count;
+                    IoSlice::advance_slices(&mut left, count);
+                }
             }
             Ok(_) => return Err(Unwritten { count: written, fault: false }),
             Err(error) => return Err(Unwritten { count: written, fault: net::is_fault(&error) }),

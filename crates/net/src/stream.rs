@@ -241,6 +241,19 @@ impl Stream {
         }
     }
 
+    /// Writes some of `slices` if the kernel takes them now, whether or not it has said that it would: after a short write
+    /// this tells a socket that is full ([`io::ErrorKind::WouldBlock`]) from a page that cannot be read ([`is_fault`]).
+    ///
+    /// # Errors
+    /// As `writev(2)`.
+    ///
+    /// # Panics
+    /// If the stream is sealed.
+    pub fn write_again(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        assert!(self.seal.is_none(), "what is sealed was looked at before");
+        self.io.get_ref().write_vectored(&slices[..slices.len().min(SLICES_MAX)])
+    }
+
     /// Writes to the socket itself.
     pub(crate) fn poll_send(
         &self,

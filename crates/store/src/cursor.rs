@@ -24,8 +24,10 @@ pub struct Cursor {
     ticket: Option<u32>,
     /// The object keeps a window, and what is wanted had passed before this reader came.
     late: bool,
-    /// Of an object in a file: the bytes that were read from it last.
-    pub(crate) copied: Copied,
+    /// What it gives of a file is for system calls alone.
+    pub(crate) for_kernel: bool,
+    /// The bytes that were read from a file last.
+    pub(crate) copied: Option<Box<Copied>>,
 }
 
 impl Cursor {
@@ -35,7 +37,7 @@ impl Cursor {
     /// before any byte.
     pub fn new(object: &Object, from: u64, end: u64) -> Self {
         let mut cursor =
-            Self { at: from, end, current: None, ticket: None, late: false, copied: Copied::default() };
+            Self { at: from, end, current: None, ticket: None, late: false, for_kernel: false, copied: None };
         if from >= end || (object.state() != State::Filling && !object.is_windowed()) {
             return cursor;
         }
@@ -172,7 +174,7 @@ impl Cursor {
     /// Leaves the object; a writer that waits for this reader goes on.
     pub fn close(&mut self, object: &Object) {
         self.current = None;
-        self.copied.clear();
+        self.copied = None;
         self.report(object, None);
         self.ticket = None;
     }

@@ -18,8 +18,6 @@ pub(crate) struct Copied {
     /// Offset in the body of the first byte.
     start: u64,
     bytes: Vec<u8>,
-    /// None is read: the kernel takes the bytes from the map.
-    direct: bool,
 }
 
 impl Copied {
@@ -30,24 +28,19 @@ impl Copied {
     fn covers(&self, at: u64) -> bool {
         (self.start..self.end()).contains(&at)
     }
-
-    /// Frees the memory.
-    pub(crate) fn clear(&mut self) {
-        self.bytes = Vec::new();
-    }
 }
 
 impl Cursor {
     /// From now on what [`Cursor::slices`] gives is for system calls alone, which copy it out of the mapped file. Nobody
     /// else may look at it: a page that cannot be read would end the process.
     pub fn give_to_kernel(&mut self) {
-        self.copied.direct = true;
+        self.for_kernel = true;
     }
 
     /// A system call could not read what [`Cursor::slices`] gave (`EFAULT`): the file is damaged.
     pub fn report_fault(&self, object: &Object) {
         if let Some(file) = &object.space.file
-            && self.copied.direct
+            && self.for_kernel
         {
             file.damage();
             object.unlink();
@@ -68,15 +61,17 @@ impl Cursor {
             object.unlink();
             return Err(Cut);
         }
-        if self.copied.direct || self.copied.covers(self.at) {
+        let at = self.at;
+        if self.for_kernel || self.copied.as_ref().is_some_and(|copied| copied.covers(at)) {
             return Ok(());
         }
-        let to = (self.at + SIZE).min(object.filled()).min(self.end).min(extent.end());
-        self.copied.bytes.resize((to - self.at) as usize, 0);
-        self.copied.start = self.at;
-        let from = (self.at - extent.offset) as usize;
-        extent.block.copy_to(from, &mut self.copied.bytes).map_err(|_| {
-            self.copied.clear();
+        let to = (at + SIZE).min(object.filled()).min(self.end).min(extent.end());
+        let copied = self.copied.get_or_insert_default();
+        copied.bytes.resize((to - at) as usize, 0);
+        copied.start = at;
+        let read = extent.block.copy_to((at - extent.offset) as usize, &mut copied.bytes);
+        read.map_err(|_| {
+            self.copied = None;
             object.unlink();
             Cut
         })
@@ -89,15 +84,14 @@ impl Cursor {
         out: &mut Vec<IoSlice<'object>>,
     ) -> bool {
         let at = self.at;
-        if self.copied.covers(at) {
-            let end = self.copied.end().min(self.end);
-            out.push(IoSlice::new(
-                &self.copied.bytes[(at - self.copied.start) as usize..(end - self.copied.start) as usize],
-            ));
+        if let Some(copied) = self.copied.as_deref().filter(|copied| copied.covers(at)) {
+            let end = copied.end().min(self.end);
+            let piece = (at - copied.start) as usize..(end - copied.start) as usize;
+            out.push(IoSlice::new(&copied.bytes[piece]));
             return true;
         }
         let extent = extent_at(&self.current, object, at);
-        !self.copied.direct && extent.is_none_or(|extent| extent.block.file().is_some())
+        !self.for_kernel && extent.is_none_or(|extent| extent.block.file().is_some())
     }
 }
 

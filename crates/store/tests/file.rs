@@ -1,6 +1,8 @@
 //! What only the file engine does: room in whole granules, eviction when the file or memory is spent, and a device that
 //! fails while objects are written and read.
 
+#![cfg(not(miri))]
+
 mod support;
 
 use copal_store::cursor::Cut;

@@ -201,7 +201,10 @@ impl Remote {
     }
 
     /// A worker that serves, or why there is none.
-    fn launch(&mut self, start: link::Start) -> Result<(), String> {
+    fn launch(&mut self, mut start: link::Start) -> Result<(), String> {
+        // Until the worker has answered.
+        let _handed =
+            storage::Handed::new(&mut start.stores, self.fixed.jail).map_err(|why| why.to_string())?;
         observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER)
             .map_err(|error| format!("shared memory: {error}"))?;
         let shared = self.fixed.directory.join(observe::vsm::WORKER);

@@ -9,6 +9,7 @@
 pub(crate) mod build;
 mod error;
 mod file;
+mod handed;
 mod machine;
 mod memory;
 mod mse;
@@ -22,6 +23,7 @@ mod words;
 use copal_store as store;
 pub(crate) use error::Error;
 pub(crate) use file::FileSpec;
+pub(crate) use handed::Handed;
 pub(crate) use machine::Machine;
 pub(crate) use open::open;
 pub(crate) use persistent::PersistentSpec;

@@ -314,6 +314,11 @@ impl Reader {
         }
     }
 
+    /// Whether its first segment lies in a file.
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.open.as_ref().is_some_and(|(object, _)| object.is_in_file())
+    }
+
     /// As [`crate::Body::report_fault`].
     pub(crate) fn report_fault(&self) {
         if let Some((object, cursor)) = &self.open {
