@@ -533,6 +533,11 @@ fn refusals() {
         (&["-f", vcl], 255, "VCL compilation failed"),
         (&["-F", "-b", "none", "-p", "nosuch=1"], 2, "Unknown parameter \"nosuch\""),
         (&["-F", "-b", "none", "-s", "nosuch,1g"], 2, "Error: Unknown storage method \"nosuch\"\n"),
+        (
+            &["-F", "-b", "none", "-s", "persistent,/nonexistent/x,64M"],
+            2,
+            "Error: (-spersistent) \"/nonexistent/x\": there is no folder /nonexistent: make it first",
+        ),
         (&["-F", "-b", "none", "-s", "file"], 2, "Error: (-sfile) path is mandatory\n"),
         (&["-b", "none", "-s", "tier,memory=1G"], 255, "Error: (-stier) no device to keep objects on: "),
         (
@@ -552,6 +557,39 @@ fn refusals() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(message), "{arguments:?}: {said}");
     }
+}
+
+/// A folder on a disk: that of temporary files may be memory, which stores that outlive a start refuse.
+fn on_disk(name: &str) -> Scratch {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("copald-test-{}-{name}", unique()));
+    std::fs::create_dir_all(&path).unwrap();
+    Scratch(path)
+}
+
+#[test]
+fn a_disk_is_one_daemons_with_and_without_a_worker() {
+    let (disk, first, second) = (on_disk("disk"), Scratch::new("first"), Scratch::new("second"));
+    let path = disk.0.join("store");
+    let store = format!("disk=persistent,{},16M", path.display());
+    let mut daemon = Daemon::start(&first, &["-b", "none", "-s", &store]);
+    let listed = daemon.ok(&["storage.list"]);
+    assert!(listed.contains("\tstorage.disk = persistent\n"), "{listed}");
+    assert!(listed.contains(path.to_str().unwrap()), "{listed}");
+    for state in ["running", "stopped"] {
+        assert!(daemon.ok(&["status"]).ends_with(state));
+        let output = copald(&second).args(["-F", "-b", "none", "-s", &store]).stderr(Stdio::piped()).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("is used by another process"), "{said}");
+        if state == "running" {
+            daemon.ok(&["stop"]);
+        }
+    }
+    daemon.ok(&["start"]);
+    assert_eq!(daemon.end(), Some(0));
+    let mut next = Daemon::start(&second, &["-b", "none", "-s", &store, "-o", "recover"]);
+    assert_eq!(next.ok(&["status"]), "Child in state running");
 }
 
 #[test]

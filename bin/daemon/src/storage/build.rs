@@ -1,12 +1,12 @@
 //! From what was asked for to the engines, in the worker.
 
-use super::error::{Error, Problem};
+use super::error::Failure;
 use super::file::{Advice, FileSize, FileSpec};
-use super::{DeviceSpec, Kind, Spec};
+use super::{Kind, Spec, memory_default};
 use copal_store as store;
 use std::sync::Arc;
-use store::device::FileDevice;
-use store::persistent::{self, Pace, Persistent};
+use store::device::{Device as _, FileDevice};
+use store::persistent::{DeviceSpec, Pace, Persistent, Settings};
 use store::volume::Options;
 use store::{Engine, Evictions, File, FileOptions, Memory, Policy};
 
@@ -28,72 +28,82 @@ pub(crate) struct Parts {
 ///
 /// # Errors
 /// The first that cannot be made.
-pub(crate) fn build(specs: &[Spec], parts: Parts) -> Result<Vec<Arc<dyn Engine>>, Error> {
+pub(crate) fn build(specs: &[Spec], parts: Parts) -> Result<Vec<Arc<dyn Engine>>, Failure> {
     // The manager refuses it otherwise.
     debug_assert!(!parts.recover || !parts.devices.is_empty(), "there is something to recover");
     debug_assert_eq!(parts.devices.len(), specs.iter().map(|spec| spec.devices().len()).sum::<usize>());
-    let mut devices = parts.devices.into_iter();
-    let mut first_device = 0;
-    let mut engines = Vec::new();
-    for spec in specs {
-        let evictions = Arc::clone(&parts.evictions);
-        let mut open = |tiers: Vec<&[DeviceSpec]>, memory: Option<u64>, options: &dyn Fn(u64) -> Options| {
-            let mut tier = |specs: &[DeviceSpec]| {
-                let devices = devices.by_ref().take(specs.len()).map(|device| {
-                    let size = store::device::Device::size(&device);
-                    persistent::DeviceSpec {
-                        path: device.path().display().to_string(),
-                        device: Arc::new(device),
-                        options: Options { recover: parts.recover, ..options(size) },
-                    }
-                });
-                devices.collect::<Vec<_>>()
-            };
-            let tiers: Vec<_> = tiers.into_iter().map(&mut tier).collect();
-            let count = tiers.iter().map(Vec::len).sum::<usize>() as u32;
-            let settings = persistent::Settings {
-                name: spec.name.clone(),
-                kind: if spec.word == "tier" { "tier" } else { "persistent" },
-                memory: memory.unwrap_or_else(|| super::memory_default(u64::MAX)),
-                policy: parts.policy,
-                tiers,
-                first_device,
-                pace: Arc::clone(&parts.pace),
-            };
-            first_device += count;
-            Persistent::open(settings, Arc::clone(&evictions)).map_err(|why| Problem::Engine(why.to_string()))
-        };
-        let engine: Result<Arc<dyn Engine>, Problem> = match &spec.kind {
-            Kind::Memory { size } => {
-                Ok(Arc::new(Memory::with_policy(&spec.name, *size, parts.policy, evictions)))
-            }
-            Kind::File(file) => File::open(&spec.name, &file_options(file), parts.policy, evictions)
-                .map(|file| Arc::new(file) as Arc<dyn Engine>)
-                .map_err(|why| Problem::Engine(why.to_string())),
-            Kind::Persistent(asked) => {
-                let options = |size: u64| Options {
-                    region_size: asked.region.and_then(|region| u32::try_from(region).ok()),
-                    entry_bytes: asked.entries.map_or(Options::default().entry_bytes, |entries| {
-                        u32::try_from(size / entries.max(1)).unwrap_or(u32::MAX).max(ENTRY_BYTES_MIN)
-                    }),
-                    ..Options::default()
-                };
-                open(vec![std::slice::from_ref(&asked.device)], asked.memory, &options)
-                    .map(|engine| Arc::new(engine) as Arc<dyn Engine>)
-            }
-            Kind::Tiers(asked) => {
-                let tiers = asked.tiers.iter().map(|tier| tier.devices.as_slice()).collect();
-                open(tiers, asked.memory, &|_| Options::default())
-                    .map(|engine| Arc::new(engine) as Arc<dyn Engine>)
-            }
-        };
-        engines.push(engine.map_err(|problem| problem.of(&spec.word))?);
-    }
-    Ok(engines)
+    let Parts { devices, evictions, policy, pace, recover } = parts;
+    let mut builder =
+        Builder { devices: devices.into_iter(), first_device: 0, evictions, policy, pace, recover };
+    specs.iter().map(|spec| builder.engine(spec)).collect()
 }
 
-/// The fewest bytes of a device for which an entry is provided.
-const ENTRY_BYTES_MIN: u32 = 512;
+/// What is left for the engines that are not made yet.
+struct Builder {
+    devices: std::vec::IntoIter<FileDevice>,
+    /// The process's number of the next device.
+    first_device: u32,
+    evictions: Arc<dyn Evictions>,
+    policy: Policy,
+    pace: Arc<Pace>,
+    recover: bool,
+}
+
+impl Builder {
+    fn engine(&mut self, spec: &Spec) -> Result<Arc<dyn Engine>, Failure> {
+        let evictions = Arc::clone(&self.evictions);
+        Ok(match &spec.kind {
+            Kind::Memory { size } => Arc::new(Memory::with_policy(&spec.name, *size, self.policy, evictions)),
+            Kind::File(asked) => {
+                let file = File::open(&spec.name, &file_options(asked), self.policy, evictions);
+                Arc::new(file.map_err(|source| Failure::File { kind: spec.word.clone(), source })?)
+            }
+            Kind::Persistent(asked) => Arc::new(self.on_devices(spec, "persistent", &[1], asked.memory)?),
+            Kind::Tiers(asked) => {
+                let counts: Vec<usize> = asked.tiers.iter().map(|tier| tier.devices.len()).collect();
+                Arc::new(self.on_devices(spec, "tier", &counts, asked.memory)?)
+            }
+        })
+    }
+
+    /// An engine on the next devices: so many of each tier.
+    fn on_devices(
+        &mut self,
+        spec: &Spec,
+        kind: &'static str,
+        counts: &[usize],
+        memory: Option<u64>,
+    ) -> Result<Persistent, Failure> {
+        let recover = self.recover;
+        let device = |device: FileDevice| DeviceSpec {
+            path: device.path().display().to_string(),
+            options: Options { recover, ..spec.volume_options(device.size()) },
+            device: Arc::new(device),
+        };
+        let mut size: u64 = 0;
+        let mut tiers: Vec<Vec<DeviceSpec>> = Vec::new();
+        for &count in counts {
+            let tier: Vec<DeviceSpec> = self.devices.by_ref().take(count).map(device).collect();
+            size = tier.iter().map(|device| device.device.size()).fold(size, u64::saturating_add);
+            tiers.push(tier);
+        }
+        let settings = Settings {
+            name: spec.name.clone(),
+            kind,
+            memory: memory.unwrap_or_else(|| memory_default(size)),
+            policy: self.policy,
+            first_device: self.first_device,
+            pace: Arc::clone(&self.pace),
+            tiers,
+        };
+        self.first_device += u32::try_from(counts.iter().sum::<usize>()).expect("a command line is shorter");
+        Persistent::open(settings, Arc::clone(&self.evictions)).map_err(|refused| Failure::Volume {
+            kind: spec.word.clone(),
+            path: refused.path,
+            source: refused.source,
+        })
+    }
+}
 
 /// What the file engine takes.
 pub(super) fn file_options(asked: &FileSpec) -> FileOptions {

@@ -42,8 +42,6 @@ pub(crate) enum Error {
 /// What is wrong with a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The store itself refuses: what it says.
-    Engine(String),
     /// There is no path.
     NoPath,
     /// There is no size.
@@ -126,7 +124,6 @@ impl fmt::Display for Error {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Engine(why) => f.write_str(why),
             Self::NoPath => f.write_str("path is mandatory"),
             Self::NoSize => f.write_str("no size specified"),
             Self::Size { what, text, why } => write!(f, "{what} \"{text}\": {why}"),
@@ -162,6 +159,15 @@ pub(crate) enum Failure {
         /// Why.
         source: store::file::OpenError,
     },
+    /// What is on a device cannot be used, or the device cannot.
+    Volume {
+        /// The kind, as it was given.
+        kind: String,
+        /// Where it is.
+        path: String,
+        /// Why.
+        source: store::volume::OpenError,
+    },
     /// The worker could not come to the file.
     Unreachable {
         /// The kind, as it was given.
@@ -187,6 +193,10 @@ impl fmt::Display for Failure {
         match self {
             Self::Open { kind, source } => write!(f, "(-s{kind}) {source}"),
             Self::File { kind, source } => write!(f, "(-s{kind}) {source}"),
+            Self::Volume { kind, path, source: store::volume::OpenError::Io { doing, source } } => {
+                write!(f, "(-s{kind}) \"{path}\": {doing}: {}", copal_base::reason(source))
+            }
+            Self::Volume { kind, path, source } => write!(f, "(-s{kind}) \"{path}\": {source}"),
             Self::Unreachable { kind, path } => write!(
                 f,
                 "(-s{kind}) \"{path}\" is where the worker's user may not go: give it rights to the folders above, or start with -j none"

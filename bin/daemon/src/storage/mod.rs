@@ -20,6 +20,7 @@ mod tests;
 mod tier;
 mod words;
 
+use copal_store as store;
 pub(crate) use error::Error;
 pub(crate) use file::FileSpec;
 pub(crate) use handed::Handed;
@@ -28,6 +29,7 @@ pub(crate) use open::open;
 pub(crate) use persistent::PersistentSpec;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use store::volume::Options;
 pub(crate) use tier::{TierSpec, TiersSpec};
 use words::Words;
 
@@ -97,6 +99,14 @@ impl Spec {
                 };
                 tiers.flat_map(devices).collect()
             }
+        }
+    }
+
+    /// How the log on one of its devices is laid out, which has `size` bytes.
+    fn volume_options(&self, size: u64) -> Options {
+        match &self.kind {
+            Kind::Persistent(spec) => spec.volume_options(size),
+            Kind::Memory { .. } | Kind::File(_) | Kind::Tiers(_) => Options::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use store::File;
 use store::device::{Device as _, FileDevice, OpenOptions, Taken};
+use store::volume::Volume;
 
 /// How long a daemon that was killed may take to let go of its files: its memory is given back first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,11 +34,21 @@ fn open_within(specs: &mut [Spec], jail: Jail, patience: Duration) -> Result<Vec
     for spec in specs {
         let word = spec.word.clone();
         let before = opened.len();
+        let asked = spec.clone();
         for device in spec.devices_mut() {
             device.path = absolute(&device.path, &word)?;
+            let volume = |source| {
+                let path = device.path.display().to_string();
+                Failure::Volume { kind: word.clone(), path, source }
+            };
+            if let Some(size) = device.size {
+                // Before a file of that size is made.
+                Volume::check_size(size, &asked.volume_options(size)).map_err(volume)?;
+            }
             let options = OpenOptions { size: device.size, size_min: SIZE_MIN, survives: true, patience };
             let found = FileDevice::open(&device.path, &options, &mut taken)
                 .map_err(|source| Failure::Open { kind: word.clone(), source })?;
+            Volume::check_device(&found, &asked.volume_options(found.size())).map_err(volume)?;
             device.size = Some(found.size());
             opened.push(found);
         }
@@ -109,6 +120,7 @@ mod tests {
     /// The paths and sizes opened for the arguments, in which `@` is a folder that was made for them, or the refusal.
     fn check(arguments: &[&str], expected: Result<&[(&str, u64)], &str>) -> Vec<Spec> {
         let folder = Folder::new();
+        std::fs::write(folder.0.join("foreign"), vec![1; 2 << 20]).expect("the folder was made");
         let name = folder.0.display().to_string();
         let arguments: Vec<String> = arguments.iter().map(|argument| argument.replace('@', &name)).collect();
         let machine = Machine { memory: 1 << 30, read: &|_| Err(io::ErrorKind::NotFound.into()) };
@@ -131,17 +143,23 @@ mod tests {
     #[test]
     fn devices_are_opened_in_order_and_told_their_sizes() {
         let specs = check(
-            &["malloc", "persistent,@/a,4M", "tier,slow=@/c:2M,fast=@/b:1M"],
-            Ok(&[("@/a", 4 << 20), ("@/b", 1 << 20), ("@/c", 2 << 20)]),
+            &["malloc", "persistent,@/a,16M", "tier,slow=@/c:3M,fast=@/b:2M"],
+            Ok(&[("@/a", 16 << 20), ("@/b", 2 << 20), ("@/c", 3 << 20)]),
         );
         let Kind::Persistent(spec) = &specs[1].kind else { panic!("{specs:?}") };
-        assert_eq!((spec.memory, spec.device.size), (Some(1 << 20), Some(4 << 20)));
+        assert_eq!((spec.memory, spec.device.size), (Some(4 << 20), Some(16 << 20)));
         let Kind::Tiers(spec) = &specs[2].kind else { panic!("{specs:?}") };
-        assert_eq!(spec.memory, Some(1 << 20), "a quarter is less than the least");
+        assert_eq!(spec.memory, Some(5 << 18));
     }
 
     #[test]
     fn what_cannot_be_had_is_refused() {
+        check(
+            &["malloc", "persistent,@/foreign"],
+            Err(
+                "(-spersistent) \"@/foreign\": it holds something that is no Copal volume: give another path, or empty it first",
+            ),
+        );
         check(
             &["persistent,@/no/a,4M"],
             Err("(-spersistent) \"@/no/a\": there is no folder @/no: make it first (mkdir -p @/no)"),
@@ -151,8 +169,12 @@ mod tests {
             Err("(-spersistent) \"@/a\" has no size yet, and none is given: add one, as 10G"),
         );
         check(
-            &["persistent,@/a,4M", "tier,fast=@/b:1M,fast=@/./a:4M"],
+            &["persistent,@/a,4M", "tier,fast=@/b:2M,fast=@/./a:4M"],
             Err("(-stier) \"@/a\" is given twice: give each store a file of its own"),
+        );
+        check(
+            &["persistent,@/a,4M,region=1M"],
+            Err("(-spersistent) \"@/a\": 4M is too small: give it at least 5M"),
         );
         check(
             &["persistent,@,4M"],

@@ -4,8 +4,10 @@
 use super::error::Problem;
 use super::words::{Words, bytes, once, size};
 use super::{DeviceSpec, Kind};
+use copal_store as store;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use store::volume::Options;
 
 /// What `persistent` may be told.
 const OPTIONS: &str = "memory=size, region=size and entries=number";
@@ -25,6 +27,24 @@ pub(crate) struct PersistentSpec {
     pub(crate) region: Option<u64>,
     /// How many objects are provided for; `None`: the store's choice.
     pub(crate) entries: Option<u64>,
+}
+
+/// The fewest bytes of a device for which an entry is provided.
+const ENTRY_BYTES_MIN: u32 = 512;
+
+impl PersistentSpec {
+    /// How the log of its device is laid out, which has `size` bytes.
+    pub(super) fn volume_options(&self, size: u64) -> Options {
+        let default = Options::default();
+        let bytes = |entries: u64| u32::try_from(size / entries.max(1)).unwrap_or(u32::MAX);
+        Options {
+            region_size: self.region.map(|region| u32::try_from(region).expect("bounded when it was read")),
+            entry_bytes: self
+                .entries
+                .map_or(default.entry_bytes, |entries| bytes(entries).max(ENTRY_BYTES_MIN)),
+            ..default
+        }
+    }
 }
 
 pub(super) fn parse(mut words: Words<'_>) -> Result<Kind, Problem> {
