@@ -1,7 +1,7 @@
-//! Measures a volume on a file: writes records of 1 KB, kills it, opens it again, reads some.
+//! Measures a volume on a file: writes records, kills it, opens it again, reads some.
 //!
-//! `cargo run --release -p copal-store --example volume_open -- <path> [records]`; the file must not exist, takes about
-//! 5 KB a record (1 KB of it written), and is removed in the end.
+//! `cargo run --release -p copal-store --example volume_open -- <path> [records] [bytes of a body]`; the file
+//! must not exist, is a little larger than all records and at least 5 KB for each, and is removed in the end.
 
 use copal_store::device::Device;
 use copal_store::device::sim::Chance;
@@ -52,14 +52,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("a path is needed")?;
     let records: u64 = arguments.next().map_or(Ok(1_000_000), |count| count.parse())?;
-    let size = records * 5000 + (100 << 20);
+    let body: usize = arguments.next().map_or(Ok(700), |bytes| bytes.parse())?;
+    let size = records * 5000.max(body as u64 * 6 / 5) + (200 << 20);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     file.set_len(size)?;
+    let before = resident_bytes();
     let device: Arc<dyn Device> = Arc::new(OnFile(file, size));
     let options = Options { entry_bytes: 4096, ..Options::default() };
 
     let volume = Volume::open(Arc::clone(&device), &options, Arc::new(Nobody))?;
-    let body = [7; 700];
+    let body = vec![7; body];
     let begun = Instant::now();
     for number in 0..records {
         let mut key = [0; 32];
@@ -84,21 +86,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:?}", volume.statistics());
     drop(volume);
 
-    let before = resident_bytes();
     let begun = Instant::now();
     let volume = Volume::open(device, &options, Arc::new(Nobody))?;
     println!("opened after a kill in {:.3} s", begun.elapsed().as_secs_f64());
     let entries = volume.statistics().entries;
-    println!("{entries} entries, {} more bytes resident", resident_bytes().saturating_sub(before));
+    println!(
+        "{entries} entries, {} bytes more resident than at the start",
+        resident_bytes().saturating_sub(before)
+    );
 
     let mut chance = Chance::new(1);
     let begun = Instant::now();
-    let mut out = vec![0; 4096];
-    for _ in 0..100_000 {
-        let mut reader = volume.open_record(EntryId(chance.below(records) as u32), 4096)?;
+    let mut out = vec![0; 64 << 10];
+    let reads = 100_000.min(records);
+    for _ in 0..reads {
+        let mut reader = volume.open_record(EntryId(chance.below(records) as u32), 16 << 10)?;
         while reader.next(&mut out)? > 0 {}
     }
-    println!("read 100,000 of them from the page cache in {:.2} s", begun.elapsed().as_secs_f64());
+    println!("read {reads} of them from the page cache in {:.2} s", begun.elapsed().as_secs_f64());
     std::fs::remove_file(&path)?;
     Ok(())
 }

@@ -96,6 +96,10 @@ impl Inner {
             Health::Draining => return Err(WriteError::Draining),
             Health::Failed => return Err(WriteError::Failed),
         }
+        // Before any region is chosen to be emptied.
+        if let Some(resume) = log.resume.take() {
+            self.reopen(&mut log, resume).map_err(WriteError::Io)?;
+        }
         let id = self.number_for(&mut log, record.links.len())?;
         let written = self.append_record(&mut log, &mut header, record);
         if let Err(error) = written {
@@ -158,9 +162,6 @@ impl Inner {
 
     /// The place for the next record of `size` units, in another region if this one has too little room.
     pub(super) fn place(&self, log: &mut Log, size: u32) -> Result<RecordName, WriteError> {
-        if let Some(resume) = log.resume.take() {
-            self.reopen(log, resume).map_err(WriteError::Io)?;
-        }
         // The first new region may have been filled by what was kept of an emptied one; the second has only this.
         for keeping in [true, true, false] {
             if let Some(open) = &mut log.open

@@ -8,7 +8,7 @@ use super::error::{BanError, OpenError};
 use super::mirror::{LOOK_AHEAD, Mirror};
 use super::page::{self, Header, Kind, PAGE};
 use super::superblock::Superblock;
-use super::{BAN_MAX, Ban};
+use super::{BAN_MAX, Ban, COUNTED_MAX};
 use crate::device::Device;
 use std::io;
 
@@ -63,7 +63,9 @@ impl BanLog {
         for copy in 0..2 {
             let one = Mirror { offsets: [mirror.offsets[copy]; 2], ..mirror };
             generations.extend(
-                one.reader(device).page(0, |header| header.sequence == 0).map(|page| page.header.series),
+                one.reader(device)
+                    .page(0, |header| header.sequence == 0 && header.series < COUNTED_MAX)
+                    .map(|page| page.header.series),
             );
         }
         let agree = generations.len() == 2 && generations[0] == generations[1];
@@ -231,4 +233,95 @@ fn decode(stream: &mut &[u8]) -> Option<Option<Ban>> {
     let text = parser.take(length)?;
     *stream = &stream[stream.len() - parser.left()..];
     Some(Some((number, time, text.to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::*;
+    use crate::device::sim::SimDevice;
+
+    fn superblock() -> Superblock {
+        let options = Options { region_size: Some(64 << 10), uuid: [5; 16], ..Options::default() };
+        Superblock::for_device(2 << 20, &options).expect("it is large enough")
+    }
+
+    fn log(device: &SimDevice) -> BanLog {
+        BanLog::format(device, &superblock(), &Counters::default()).expect("nothing is wrong")
+    }
+
+    fn add(device: &SimDevice, log: &mut BanLog, number: u32, length: usize) {
+        let ban = (number, 1.0, vec![number as u8; length]);
+        log.add(device, ban, &Counters::default()).expect("there is room");
+    }
+
+    fn damage(device: &SimDevice, copy: usize, page: u64) {
+        device.flip((superblock().ban_offsets()[copy] + page * PAGE as u64) as usize + 70, 1);
+    }
+
+    /// The numbers of the bans that a start finds, and whether both copies are whole.
+    fn read(device: &SimDevice) -> Result<(Vec<u32>, bool), OpenError> {
+        let (log, whole) = BanLog::read(device, &superblock())?;
+        Ok((log.list.iter().map(|(number, ..)| *number).collect(), whole))
+    }
+
+    #[test]
+    fn bans_come_back_from_either_copy() {
+        let device = SimDevice::new(2 << 20);
+        let mut log = log(&device);
+        for number in 0..5 {
+            add(&device, &mut log, number, 3000 * number as usize);
+        }
+        let all = vec![0, 1, 2, 3, 4];
+        assert_eq!(read(&device).expect("it is whole"), (all.clone(), true));
+        for (copy, page) in [(0, 0), (1, 1), (0, 2), (1, 9)] {
+            damage(&device, copy, page);
+            let (found, whole) = read(&device).expect("one copy is enough");
+            assert_eq!((found, whole), (all.clone(), false));
+        }
+        damage(&device, 1, 2);
+        assert!(read(&device).is_err());
+    }
+
+    #[test]
+    fn a_compaction_that_did_not_end_does_not_count() {
+        let device = SimDevice::new(2 << 20);
+        let mut log = log(&device);
+        for number in 0..4 {
+            add(&device, &mut log, number, 3000);
+        }
+        let before = device.image();
+        log.list.truncate(3);
+        log.compact(&device, &Counters::default()).expect("nothing is wrong");
+        assert_eq!(read(&device).expect("it is whole").0, [0, 1, 2]);
+        // The first copy is new but for its last page, the second one is as it was.
+        let [first, second] = superblock().ban_offsets().map(|offset| offset as usize);
+        let mut torn = device.image();
+        torn[second..second + 20 * PAGE].copy_from_slice(&before[second..second + 20 * PAGE]);
+        torn[first + 2 * PAGE..first + 3 * PAGE].copy_from_slice(&before[first + 2 * PAGE..first + 3 * PAGE]);
+        let (mut log, whole) =
+            BanLog::read(&SimDevice::with_image(torn), &superblock()).expect("one is whole");
+        assert_eq!((log.list.len(), whole), (4, false));
+        // The next compaction has a number of its own.
+        let (highest, generation) = (log.highest, log.generation);
+        assert_eq!(highest, generation + 1);
+        log.compact(&device, &Counters::default()).expect("nothing is wrong");
+        assert_eq!(log.generation, highest + 1);
+    }
+
+    #[test]
+    fn what_an_earlier_session_wrote_beyond_the_end_does_not_go_on() {
+        let device = SimDevice::new(2 << 20);
+        let mut log = log(&device);
+        add(&device, &mut log, 1, 10);
+        // Two pages, of which the first never arrives.
+        let end = log.next;
+        add(&device, &mut log, 2, 5000);
+        damage(&device, 0, end);
+        damage(&device, 1, end);
+        let (mut log, _) = BanLog::read(&device, &superblock()).expect("it is whole");
+        log.set_session(9);
+        add(&device, &mut log, 3, 10);
+        assert_eq!(read(&device).expect("it is whole").0, [1, 3]);
+    }
 }

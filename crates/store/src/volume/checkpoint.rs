@@ -11,7 +11,7 @@ use super::error::OpenError;
 use super::facts::EntryId;
 use super::page::{Header, Kind, PAGE, PAYLOAD};
 use super::superblock::{ENTRIES_PER_PAGE, ENTRY, REGIONS_PER_PAGE, Superblock};
-use super::{LINKS_MAX, NO_REGION};
+use super::{COUNTED_MAX, LINKS_MAX, NO_REGION};
 use crate::device::Device;
 use parking_lot::Mutex;
 use std::io;
@@ -223,7 +223,12 @@ fn read_summary(device: &dyn Device, superblock: &Superblock, slot: usize) -> Op
     let mut page = Buffer::new(PAGE);
     device.read_at(&mut page, superblock.checkpoint_offsets()[slot]).ok()?;
     let (header, payload) = Header::decode(&page, Kind::Checkpoint, superblock.volume())?;
-    Summary::decode(&header, payload, slot).filter(|_| header.sequence == 0)
+    Summary::decode(&header, payload, slot).filter(|summary| {
+        header.sequence == 0
+            && summary.number < COUNTED_MAX
+            && summary.journal_start <= summary.journal_end
+            && summary.journal_end < COUNTED_MAX
+    })
 }
 
 /// Reads pages of a checkpoint and gives each payload to `each`, which says whether it can be right.
@@ -263,7 +268,7 @@ pub(super) fn read(
     let superblock = core.superblock;
     let places = Places::of(&superblock);
     let damaged = OpenError::Damaged { what: "list of objects" };
-    if summary.entries > superblock.entries_max || summary.journal_end < summary.journal_start {
+    if summary.entries > superblock.entries_max {
         return Err(damaged);
     }
     let links_pages = summary.links_bytes.div_ceil(PAYLOAD as u64);

@@ -21,7 +21,7 @@ pub(super) struct Region {
     /// 0 if it is free, else its place in the order of opening.
     pub(super) order: u32,
     /// Units of records that have an entry.
-    pub(super) live_units: u32,
+    pub(super) live_units: u64,
     /// Entries that were put into it. Some may have left since.
     pub(super) entries: Vec<EntryId>,
 }
@@ -153,7 +153,7 @@ impl Core {
     fn account(&mut self, id: EntryId, location: Location) {
         self.live_units += u64::from(location.size);
         if let Some(region) = self.regions.get_mut(location.region as usize) {
-            region.live_units += location.size;
+            region.live_units += u64::from(location.size);
             region.entries.push(id);
         }
     }
@@ -161,7 +161,7 @@ impl Core {
     fn account_gone(&mut self, location: Location) {
         self.live_units -= u64::from(location.size);
         if let Some(region) = self.regions.get_mut(location.region as usize) {
-            region.live_units -= location.size;
+            region.live_units -= u64::from(location.size);
         }
     }
 
@@ -377,12 +377,13 @@ impl Core {
                 }
                 Some(_) => {
                     table.store(id, None);
-                    self.take_links(id);
                     self.free_entries.push(id);
                 }
                 None => self.free_entries.push(id),
             }
         }
+        self.links.retain(|id, _| table.load(*id).is_some());
+        self.links_bytes = self.links.values().map(|links| links.len() as u64 + LINKS_OVERHEAD).sum();
         // The lowest numbers are used first, which keeps a checkpoint short.
         self.free_entries.reverse();
         let mut free: Vec<u32> = (0..)
@@ -396,18 +397,18 @@ impl Core {
 
     /// Checks that all counts are what they count; for tests.
     pub(super) fn check(&self, table: &Table) {
-        let mut live = vec![0; self.regions.len()];
+        let mut live = vec![0_u64; self.regions.len()];
         let mut entries = 0;
         for (id, known) in (0..self.entries_end).map(EntryId).filter_map(|id| Some((id, table.load(id)?))) {
             assert!(self.is_current(&known), "{id:?} is in a region that was emptied");
             assert_eq!(known.has_links, !self.links(id).is_empty());
             let region = known.location.region as usize;
-            live[region] += known.location.size;
+            live[region] += u64::from(known.location.size);
             assert!(self.regions[region].entries.contains(&id), "{id:?} is not in the list of its region");
             entries += 1;
         }
         assert_eq!(entries, self.entries);
-        assert_eq!(live.iter().map(|units| u64::from(*units)).sum::<u64>(), self.live_units);
+        assert_eq!(live.iter().sum::<u64>(), self.live_units);
         for (number, (region, live)) in (0..).zip(self.regions.iter().zip(&live)) {
             assert_eq!(region.live_units, *live, "of region {number}");
             assert_eq!(region.order == 0, self.free_regions.contains(&number), "of region {number}");

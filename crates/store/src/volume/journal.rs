@@ -9,6 +9,7 @@
 //! The reserve is for the two flushes that a checkpoint itself makes, and for what was pending more than was counted on
 //! at the last one before: so a full ring never waits for itself.
 
+use super::COUNTED_MAX;
 use super::change::{CHANGE_MAX, Change, Decoded};
 use super::core::Core;
 use super::counters::Counters;
@@ -180,10 +181,156 @@ pub(super) fn unused_sequence(device: &dyn Device, superblock: &Superblock) -> u
     let mirror = mirror(superblock);
     let mut reader = mirror.reader(device);
     let highest = (0..mirror.pages)
-        .filter_map(|place| reader.page(place, |_| true))
+        .filter_map(|place| reader.page(place, |header| header.sequence < COUNTED_MAX))
         .map(|page| page.header.sequence)
         .max()
         .unwrap_or(0);
     // Beyond the ring, so that it is also beyond pages that could not be read just now.
     highest + mirror.pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::super::change::RecordName;
+    use super::super::entry::tests::known;
+    use super::super::entry::{Known, Location};
+    use super::super::facts::EntryId;
+    use super::*;
+    use crate::device::sim::{Fault, SimDevice};
+
+    /// A device with a journal, and nothing else.
+    struct Ring {
+        device: SimDevice,
+        superblock: Superblock,
+        journal: Journal,
+    }
+
+    impl Ring {
+        fn new() -> Self {
+            let options = Options { region_size: Some(64 << 10), ..Options::default() };
+            let superblock = Superblock::for_device(2 << 20, &options).expect("it is large enough");
+            Self { device: SimDevice::new(2 << 20), superblock, journal: Journal::new(&superblock, 0, 0, 0) }
+        }
+
+        /// The next session, after a start that found `next` pages.
+        fn session(mut self, next: u64) -> Self {
+            self.superblock.session += 1;
+            self.journal = Journal::new(&self.superblock, next, 0, 0);
+            self
+        }
+
+        /// Writes a batch with an entry for each number, one a page.
+        fn write(&mut self, numbers: &[u32]) {
+            let location = Location { region: 0, offset: 8, size: 1 };
+            let mut changes = Vec::new();
+            for number in numbers {
+                let known = Known { location, generation: 1, ..known() };
+                let links = vec![7; PAYLOAD - 77];
+                Change::Add { id: EntryId(*number), generation: 1, known, links: &links }
+                    .encode(&mut changes);
+            }
+            self.journal.write(&self.device, &changes, &Counters::default()).expect("nothing is wrong");
+        }
+
+        fn place(&self, copy: usize, page: u64) -> u64 {
+            self.superblock.journal_offsets()[copy] + page * PAGE as u64
+        }
+
+        fn damage(&self, copy: usize, page: u64) {
+            self.device.flip(self.place(copy, page) as usize + 200, 1);
+        }
+
+        /// Which entries a start finds, and how many pages.
+        fn replay(&self, reach: u64) -> Result<(Vec<u32>, Replayed), OpenError> {
+            let mut core = Core::new(self.superblock);
+            let table = Table::new(self.superblock.entries_max);
+            let found = replay(&self.device, &mut core, &table, (0, reach, 0))?;
+            let ids = (0..64).filter(|id| table.load(EntryId(*id)).is_some()).collect();
+            Ok((ids, found))
+        }
+
+        fn check(&self, entries: &[u32], next: u64) {
+            let (found, replayed) = self.replay(0).expect("it is whole");
+            assert_eq!((found.as_slice(), replayed.next), (entries, next));
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_session_wrote_beyond_the_end_does_not_go_on() {
+        let mut ring = Ring::new();
+        ring.write(&[1]);
+        ring.write(&[2, 3]);
+        ring.check(&[1, 2, 3], 3);
+        // The first page of the second batch never arrived.
+        ring.damage(0, 1);
+        ring.damage(1, 1);
+        ring.check(&[1], 1);
+        let mut ring = ring.session(1);
+        ring.write(&[4]);
+        ring.check(&[1, 4], 2);
+    }
+
+    #[test]
+    fn one_copy_is_enough_and_the_other_is_mended() {
+        let mut ring = Ring::new();
+        ring.write(&[1]);
+        ring.write(&[2]);
+        ring.damage(0, 0);
+        ring.device.inject(Fault::Read(ring.place(1, 1)..ring.place(1, 2)));
+        ring.check(&[1, 2], 2);
+        let (_, replayed) = ring.replay(2).expect("it is whole");
+        let places: Vec<_> = replayed.repairs.iter().map(|(copy, place, _)| (*copy, *place)).collect();
+        assert_eq!(places, [(0, 0), (1, 1)]);
+        let bytes = &replayed.repairs[0].2;
+        let good = ring.place(1, 0) as usize;
+        assert_eq!(bytes[..], ring.device.image()[good..good + PAGE]);
+    }
+
+    #[test]
+    fn what_was_durable_and_is_missing_is_noticed() {
+        let mut ring = Ring::new();
+        for number in 0..3 {
+            ring.write(&[number]);
+        }
+        for copy in 0..2 {
+            ring.damage(copy, 1);
+        }
+        assert!(matches!(ring.replay(0), Err(OpenError::Damaged { what: "journal" })));
+        let mut ring = Ring::new();
+        ring.write(&[0]);
+        assert!(ring.replay(1).is_ok());
+        assert!(matches!(ring.replay(2), Err(OpenError::Damaged { .. })));
+    }
+
+    #[test]
+    fn the_ring_comes_round_and_is_not_overrun() {
+        let mut ring = Ring::new();
+        let pages = u64::from(ring.superblock.journal_pages);
+        for page in 0..pages {
+            ring.write(&[page as u32 % 60]);
+        }
+        assert!(!ring.journal.has_room(1) && ring.journal.is_checkpoint_due());
+        let full = ring.journal.write(&ring.device, &[6; 9], &Counters::default());
+        assert_eq!(full.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        ring.journal.older_start = pages;
+        ring.journal.newest_start = pages;
+        ring.write(&[60, 61, 62]);
+        assert!(ring.journal.has_room(1));
+        assert!(unused_sequence(&ring.device, &ring.superblock) >= pages + 3);
+    }
+
+    #[test]
+    fn a_change_in_a_sound_page_may_still_be_wrong() {
+        let mut ring = Ring::new();
+        ring.journal.write(&ring.device, &[99; 10], &Counters::default()).expect("nothing is wrong");
+        assert!(ring.replay(0).is_err());
+        let mut ring = Ring::new();
+        let mut changes = Vec::new();
+        let record = RecordName { location: known().location, generation: 1 };
+        Change::Remove { id: EntryId(u32::MAX), record }.encode(&mut changes);
+        Change::Open { region: 1 << 30, generation: 1 }.encode(&mut changes);
+        ring.journal.write(&ring.device, &changes, &Counters::default()).expect("nothing is wrong");
+        assert!(ring.replay(0).is_err());
+    }
 }

@@ -57,6 +57,8 @@ pub const BAN_MAX: usize = 64 << 10;
 const UNIT: u64 = 512;
 /// The unit of a region in which its first record may begin: after the header.
 const FIRST_UNIT: u32 = (page::PAGE as u64 / UNIT) as u32;
+/// More than any number on a device that came to be by counting.
+const COUNTED_MAX: u64 = u64::MAX / 4;
 /// The number of no region.
 const NO_REGION: u32 = u32::MAX;
 

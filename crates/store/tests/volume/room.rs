@@ -82,6 +82,21 @@ fn numbers_and_links_are_bounded() {
 }
 
 #[test]
+fn a_region_that_is_filled_further_is_not_free_when_its_entries_make_room() {
+    let few = Options { entry_bytes: 64 << 10, ..options() };
+    let first = device();
+    let volume = open_with(&first, &few);
+    for number in 0..64 {
+        put(&volume, number, 100).expect("there is room");
+    }
+    volume.close().expect("nothing is wrong");
+    let volume = open_with(&again(&first), &few);
+    let id = put(&volume, 64, 100).expect("there is room");
+    volume.check();
+    assert_eq!(get(&volume, id).expect("it is there"), body_of(64, 100));
+}
+
+#[test]
 fn a_full_log_of_bans_is_compacted_and_in_the_end_refuses() {
     let first = device();
     let volume = open(&first);
@@ -143,4 +158,23 @@ fn a_reader_outlives_its_entry_until_its_region_is_filled_anew() {
         }
     }
     assert!(body_of(2, length).starts_with(&read));
+}
+
+#[test]
+fn a_journal_that_nobody_looks_after_makes_room_for_itself() {
+    let first = device();
+    let volume = open(&first);
+    let id = put(&volume, 1, 100).expect("there is room");
+    for round in 0..500_u16 {
+        volume.set_times(id, f64::from(round), 1.0, 2.0, 3.0);
+        volume.sync().expect("there is room in the journal");
+    }
+    assert!(volume.statistics().checkpoints > 3);
+    for round in 0..20_000_u32 {
+        volume.set_ban(id, round);
+    }
+    volume.sync().expect("there is room in the journal");
+    let volume = open(&again(&first));
+    let facts = volume.facts(id).expect("it is there");
+    assert_eq!((facts.origin_time, facts.ban), (499.0, 19_999));
 }
