@@ -1,6 +1,7 @@
 //! `vcl_pass`: fetch for this request alone.
 
-use super::{Step, fail, hash, miss, upload};
+use super::step::{Step, fail};
+use super::{hash, miss, upload};
 use crate::exchange::Exchange;
 use crate::fetch::{self, change::Change};
 use crate::request_body::RequestBody;
