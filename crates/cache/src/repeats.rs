@@ -6,7 +6,21 @@ use crate::settings::Settings;
 use catalog::reason::Reason;
 use copal_catalog as catalog;
 use copal_observe::Block;
+use copal_wire as wire;
 use std::sync::Arc;
+use wire::{Known as Field, KnownSet};
+
+/// Fields of requests that may change the response.
+pub(crate) const BY_VARNISH: KnownSet =
+    KnownSet::of(&[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range]);
+/// As [`BY_VARNISH`], with `rfc`.
+pub(crate) const BY_RFC: KnownSet = KnownSet::of(&[
+    Field::IfNoneMatch,
+    Field::IfModifiedSince,
+    Field::Range,
+    Field::IfMatch,
+    Field::IfUnmodifiedSince,
+]);
 
 /// The values on which a response depends, besides its object and the request's being plain.
 #[derive(Debug, Clone)]

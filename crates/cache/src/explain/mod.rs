@@ -11,12 +11,13 @@
 
 mod seen;
 
-pub use seen::{Seen, Segments, Varying};
+pub use seen::{Looked, Seen, Segments, Varying};
 
 use crate::exchange::{Exchange, Obj, Times};
 use crate::known::Known;
 use crate::local::Local;
-use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
+use crate::request::step::{AfterHash, Step};
+use crate::request::{filters, hash, lookup, recv};
 use crate::request_body::NoBody;
 use crate::session::{Session, req_start};
 use base::Time;
@@ -81,19 +82,6 @@ pub struct Ran {
     pub spot: Option<Spot>,
     /// The VCL that it is of.
     pub vcl: String,
-}
-
-/// What stands under the request's key.
-#[derive(Clone, Debug)]
-pub struct Looked {
-    /// The objects, the newest first.
-    pub objects: Vec<Seen>,
-    /// Fetches that run under the key.
-    pub fetches: usize,
-    /// Requests that wait for one of them.
-    pub waiting: usize,
-    /// Whether one of the fetches is for requests like this.
-    pub fetched: bool,
 }
 
 /// The answer.

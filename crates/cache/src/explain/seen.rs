@@ -1,6 +1,5 @@
 //! The facts of what stands under a key, for one request.
 
-use super::Looked;
 use crate::exchange::Exchange;
 use crate::known::Known;
 use crate::request::{lookup, sparse};
@@ -19,6 +18,19 @@ use copal_vcl::variables::Var;
 use copal_wire::{Fields, Known as Field};
 use std::sync::Arc;
 use store::{Flags, Object, State};
+
+/// What stands under the request's key.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The objects, the newest first.
+    pub objects: Vec<Seen>,
+    /// Fetches that run under the key.
+    pub fetches: usize,
+    /// Requests that wait for one of them.
+    pub waiting: usize,
+    /// Whether one of the fetches is for requests like this.
+    pub fetched: bool,
+}
 
 /// A field that a response varies by.
 #[derive(Clone, Debug)]

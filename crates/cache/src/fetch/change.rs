@@ -6,9 +6,7 @@
 //!
 //! Source: RFC 9111, section 4.4; RFC 9110, section 9.3.3 (an answer to POST that can serve a GET).
 
-use super::Fetch;
-use catalog::index::Key;
-use copal_catalog as catalog;
+use super::state::Fetch;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_wire as wire;
@@ -18,19 +16,6 @@ use wire::Known;
 
 /// The most targets besides its own that one answer can name.
 const OTHERS_MAX: usize = 4;
-
-/// The targets that a request may change.
-#[derive(Debug)]
-pub(crate) struct Change {
-    /// The keys of its own target: that of a GET, and that of the request itself.
-    pub(crate) keys: [Key; 2],
-    /// Its target as the cache knows it.
-    pub(crate) target: Vec<u8>,
-    /// Its host as the client named it.
-    pub(crate) host: Vec<u8>,
-    /// Other targets, once there is an answer: path and query.
-    pub(crate) others: Vec<Vec<u8>>,
-}
 
 /// Takes note of the answer in `fetch`, as it came.
 pub(super) fn note(fetch: &mut Fetch) {

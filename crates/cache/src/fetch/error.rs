@@ -4,7 +4,9 @@
 //! failed exchange then. An error that the origin answered with goes through `vcl_backend_response` first, and VCL that
 //! does anything but deliver it has its way.
 
-use super::{Fetch, Fetched, Purpose, Step, conclude};
+use super::purpose::Purpose;
+use super::state::{Fetch, Fetched, Step};
+use super::{conclude, storing};
 use crate::known::Known as KnownObject;
 use crate::outages::Outage;
 use crate::trouble::Trouble;
@@ -88,7 +90,7 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
             trouble: Arc::clone(trouble),
         };
         fetch.local.shared.outages.note(&object, now, outage);
-        conclude::release(fetch);
+        fetch.release();
     }
     if !may_stand_in {
         return None;
@@ -111,7 +113,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     fetch.stale = None;
     fetch.reset_response();
     (fetch.reason, fetch.decided_at) = (Some(Reason::FetchFailed), None);
-    conclude::choose_storage(fetch);
+    storing::choose_storage(fetch);
     let response = &mut fetch.response;
     response.version = Version::Http11;
     let standard = wire::standard_reason(status % 1000).as_bytes();

@@ -1,7 +1,7 @@
 //! The filters of one fetch: which they are, and what they do to the response's head.
 
-use super::Fetch;
 use super::log::FetchLog;
+use super::state::Fetch;
 use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;

@@ -1,6 +1,7 @@
 //! What VCL sees of a fetch: [`Fetch`] as a [`Host`].
 
-use super::{Fetch, Purpose, Upload};
+use super::purpose::Purpose;
+use super::state::{Fetch, Upload};
 use crate::header::{Header, unchangeable};
 use crate::host::{
     bad_protocol, common_methods, copy, flag, identity, line, replace, seconds, session_variable, status,

@@ -9,14 +9,15 @@
 //! anything else ......... as without Range
 //! ```
 
+use super::purpose::Purpose;
 use super::sparse::answer::{Part, strong_validator};
 use super::sparse::ask::Ask;
 use super::sparse::channel::JobHandle;
 use super::sparse::job::Job;
 use super::sparse::requester::Requester;
 use super::sparse::standalone::{self, StandalonePart};
-use super::wanted::Wanted;
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
+use super::state::{Answer, Fetch, Fetched, Step};
+use super::{prepare, storing, update};
 use base::vxid::Vxid;
 use catalog::sparse::layout::{Layout, Validator};
 use copal_base as base;
@@ -36,82 +37,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use wire::range::ContentRange;
-use wire::{Fields, Known, RequestHead, Version};
+use wire::{Known, RequestHead, Version};
 
 use wire::h1::ResponseFraming;
-
-/// The part to ask for in place of the whole, if any.
-#[derive(Debug, Default)]
-pub(crate) struct PartRequest {
-    /// This part, at once.
-    pub(super) ask: Option<Ask>,
-    /// This part, should the whole turn out to be large. Used for ranges near the start, which are mostly of small
-    /// responses, while it is not known whether the backend or director serves ranges.
-    pub(super) if_large: Option<Ask>,
-    /// The backend or director whose support for ranges is noted from the answer.
-    name: Option<Box<str>>,
-    /// The client has not asked for a part, so that a coded answer may be taken, whole.
-    takes_coded: bool,
-    /// The client's fields that ask for a part, where one may be stored by itself ([`StandalonePart`]).
-    range: Option<Box<Fields>>,
-}
-
-/// What to ask for in place of the whole of what is `wanted`.
-pub(super) fn part_request(wanted: &Wanted<'_>) -> PartRequest {
-    let Some(ask) = ask(wanted) else { return PartRequest::default() };
-    let name: Option<Box<str>> = wanted.backend.as_ref().map(|backend| backend.name().into());
-    let known = name.as_deref().and_then(|name| wanted.local.shared.range_support.of(name));
-    let may_stand_alone = wanted.rfc && wanted.purpose == Purpose::Miss && !wanted.is_head();
-    let range = may_stand_alone.then(|| asked(&wanted.request.fields));
-    let plan = PartRequest { name, takes_coded: wanted.is_head(), range, ..PartRequest::default() };
-    match known {
-        _ if !ask.is_head() => PartRequest { ask: Some(ask), ..plan },
-        Some(true) => PartRequest { ask: Some(ask), ..plan },
-        Some(false) => PartRequest::default(),
-        None => PartRequest { if_large: Some(ask), ..plan },
-    }
-}
-
-/// The fields of a client's request that say which part it wants.
-fn asked(request: &Fields) -> Box<Fields> {
-    let mut asked = Box::new(Fields::new());
-    for name in [Known::Range, Known::IfRange] {
-        for value in request.all_known(name) {
-            asked.push_known(name, value);
-        }
-    }
-    asked
-}
-
-/// The part that the client wants, in whole segments (a short tail as it is, where that may be stored by itself); `None` if
-/// it wants the whole. A HEAD asks for the first segments, which tell the length of the whole.
-fn ask(wanted: &Wanted<'_>) -> Option<Ask> {
-    let settings = &wanted.current.settings;
-    let fields = &wanted.request.fields;
-    let wants_head = wanted.is_head();
-    if !wants_head && !fields.has_known(Known::Range) {
-        return None;
-    }
-    let may = matches!(wanted.purpose, Purpose::Miss | Purpose::Background)
-        && settings.segment_size > 0
-        && settings.http_range_support
-        // A response that could not be stored lately is fetched for this client alone.
-        && wanted.marker.is_none();
-    if !may {
-        return None;
-    }
-    let (segment, min) = (settings.segment_size, settings.sparse_min_size);
-    if wants_head {
-        return Some(Ask::head(segment, min));
-    }
-    let mut values = fields.all_known(Known::Range);
-    let (value, more) = (values.next()?, values.next());
-    if more.is_some() || wanted.request.method != b"GET" {
-        return None;
-    }
-    let tail = if wanted.rfc { Ask::tail(value, standalone::TAIL_MAX) } else { None };
-    tail.or_else(|| Ask::of(value, segment, min))
-}
 
 /// The request for bytes `first..=last` of what `layout` describes.
 pub(super) fn segment_request(
@@ -135,17 +63,6 @@ pub(super) fn segment_request(
     };
     prepare::name_us(&mut request, requester.current.settings.via(), vxid);
     request
-}
-
-/// Sets the fields that ask for a part.
-pub(super) fn set_range(fetch: &mut Fetch) {
-    let Some(ask) = fetch.part_request.ask else { return };
-    let fields = &mut fetch.request.fields;
-    fields.set_known(Known::Range, &ask.value());
-    if fetch.current.settings.http_gzip_support && !fetch.part_request.takes_coded {
-        // Ranges of a response that is coded on the way do not fit together.
-        fields.set_known(Known::AcceptEncoding, b"identity");
-    }
 }
 
 /// Judges the answer to a fetch that may have asked for a part. False if the fetch is to ask for something else, by
@@ -290,7 +207,7 @@ pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
     }
     match fetch.part_request.ask {
         Some(ask) => {
-            set_range(fetch);
+            prepare::set_range(fetch);
             fetch.log.records.header(Tag::BereqHeader, b"Range", &ask.value());
         }
         None if fetch.current.settings.http_gzip_support => {
@@ -298,7 +215,7 @@ pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         None => {}
     }
-    response::give_up(fetch, answer, Step::Send)
+    fetch.give_up(answer, Step::Send)
 }
 
 /// Asks for the whole in place of a part that cannot be stored.
@@ -326,7 +243,7 @@ fn may_be_sparse(fetch: &Fetch) -> bool {
 
 /// Whether the part that came can be stored.
 pub(super) fn fits(fetch: &Fetch) -> bool {
-    fetch.do_sparse != Some(false) && may_be_sparse(fetch) && conclude::variant(fetch).is_ok()
+    fetch.do_sparse != Some(false) && may_be_sparse(fetch) && storing::variant(fetch).is_ok()
 }
 
 /// A whole answer as one part, if it can be stored in segments.
@@ -355,8 +272,8 @@ pub(super) async fn store(
     let Some((master, layout)) = begun else { return Err(Answer { connection: Some(connection), framing }) };
     let job = Job::first(fetch, &master, layout, part);
     let handle = JobHandle::new(job.channel());
-    conclude::log_body(fetch, framing, true);
-    conclude::insert(fetch, &master);
+    storing::log_body(fetch, framing, true);
+    storing::insert(fetch, &master);
     let log = fetch.log.hand_over();
     let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, log));
     // What has arrived is stored at once, the rest in a task of its own.
@@ -369,7 +286,7 @@ pub(super) async fn store(
 
 fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Object>, Layout)> {
     let validator = fetch.validator.take()?;
-    let (mut fill, in_its_store) = conclude::begin_master(fetch, variant)?;
+    let (mut fill, in_its_store) = storing::begin_master(fetch, variant)?;
     let master = Arc::clone(fill.object());
     let layout = Layout {
         total: part.total,

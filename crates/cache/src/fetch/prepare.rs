@@ -1,7 +1,8 @@
 //! The request to the origin, `vcl_backend_fetch`, and the choice of a backend.
 
+use super::purpose::Purpose;
+use super::state::{Fetch, Fetched, Step, Upload};
 use super::wanted::Wanted;
-use super::{Fetch, Purpose, Step, Upload};
 use crate::header::Header;
 use crate::message::protocol;
 use copal_base as base;
@@ -90,7 +91,7 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if !fetch.others.is_empty() {
         super::update::add_tags(fetch);
     }
-    super::part::set_range(fetch);
+    set_range(fetch);
     log_bereq(fetch);
     if fetch.retries > 0 {
         // Each try is a transaction of its own.
@@ -116,10 +117,21 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
             fetch.log.timestamp("Fetch", now);
             Step::Send
         }
-        Action::Abandon => Step::Done(super::Fetched::Failed),
+        Action::Abandon => Step::Done(Fetched::Failed),
         Action::Error(Some((status, reason))) => Step::Error(status, reason),
         Action::Error(None) => Step::error(),
-        _ => Step::Done(super::Fetched::Failed),
+        _ => Step::Done(Fetched::Failed),
+    }
+}
+
+/// Sets the fields that ask for a part.
+pub(super) fn set_range(fetch: &mut Fetch) {
+    let Some(ask) = fetch.part_request.ask else { return };
+    let fields = &mut fetch.request.fields;
+    fields.set_known(Known::Range, &ask.value());
+    if fetch.current.settings.http_gzip_support && !fetch.part_request.takes_coded {
+        // Ranges of a response that is coded on the way do not fit together.
+        fields.set_known(Known::AcceptEncoding, b"identity");
     }
 }
 

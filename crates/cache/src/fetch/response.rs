@@ -1,7 +1,9 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
+use super::purpose::Purpose;
+use super::state::{Answer, Fetch, Fetched, Step};
 use super::update::{self, Heard};
-use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, error, part, send, times};
+use super::{change, conclude, error, part, send, storing, times};
 use crate::handled::Arrived;
 use crate::trouble::Trouble;
 use base::units::push_integer;
@@ -60,10 +62,10 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     let mut merged = None;
     match update::hear(fetch) {
         Heard::New => {}
-        Heard::Again => return give_up(fetch, answer, Step::Send),
+        Heard::Again => return fetch.give_up(answer, Step::Send),
         Heard::Unexpected => {
             fetch.log.blame(Trouble::bad_answer());
-            return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
+            return fetch.give_up(answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         }
         Heard::Confirmed(newer) => {
             merged = Some(newer);
@@ -81,7 +83,7 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if let Some(confirmed) = merged {
         log_merged(fetch, &confirmed);
     }
-    conclude::choose_storage(fetch);
+    storing::choose_storage(fetch);
     fetch.rolled_back = false;
     let action = if fetch.is_builtin(Sub::BackendResponse) {
         builtin(fetch)
@@ -96,9 +98,9 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
         connection.close_after();
     }
     match action {
-        Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::error()),
+        Action::Deliver | Action::Pass(_) if fetch.rolled_back => fetch.give_up(answer, Step::error()),
         Action::Deliver => match error::in_place(fetch) {
-            Some(stale) => give_up(fetch, answer, Step::Done(stale)),
+            Some(stale) => fetch.give_up(answer, Step::Done(stale)),
             None => conclude::step(fetch, answer, None).await,
         },
         Action::Pass(duration) => {
@@ -108,12 +110,12 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         Action::Retry => {
             let next = fetch.retry().unwrap_or_else(|why| Step::Error(503, Some(why)));
-            give_up(fetch, answer, next)
+            fetch.give_up(answer, next)
         }
-        Action::Abandon => give_up(fetch, answer, Step::Done(Fetched::Failed)),
-        Action::Error(Some((status, reason))) => give_up(fetch, answer, Step::Error(status, reason)),
-        Action::Error(None) => give_up(fetch, answer, Step::error()),
-        _ => give_up(fetch, answer, Step::Done(Fetched::Failed)),
+        Action::Abandon => fetch.give_up(answer, Step::Done(Fetched::Failed)),
+        Action::Error(Some((status, reason))) => fetch.give_up(answer, Step::Error(status, reason)),
+        Action::Error(None) => fetch.give_up(answer, Step::error()),
+        _ => fetch.give_up(answer, Step::Done(Fetched::Failed)),
     }
 }
 
@@ -129,18 +131,6 @@ fn note(fetch: &mut Fetch, action: &Action) {
     let place = fetch.current.vcl.as_ref().and_then(|vcl| vcl.instance.program.place(at));
     let objection = fetch.objection.filter(|_| place.is_some_and(|place| place.is_builtin));
     fetch.refuse(objection.unwrap_or(Reason::VclUncacheable), Some(at));
-}
-
-/// Leaves the answer unread. Its connection can be used again only if there was nothing to read.
-pub(super) fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
-    if let (ResponseFraming::None | ResponseFraming::Length(0), Some(connection)) =
-        (answer.framing, answer.connection)
-    {
-        fetch.log.release(connection);
-    } else {
-        fetch.log.closed(super::log::VCL_CLOSED);
-    }
-    next
 }
 
 /// Whether a head announces a body. A length of 0 does not.

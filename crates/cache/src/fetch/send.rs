@@ -1,6 +1,8 @@
 //! Sending the request to the origin and reading the head of its answer.
 
-use super::{Answer, Failure, Fetch, Step, Upload, prepare};
+use super::failure::Failure;
+use super::prepare;
+use super::state::{Answer, Fetch, Step, Upload};
 use crate::request_body::{BodyError, RequestBody};
 use crate::session::UNIX_PEER;
 use crate::trouble::Trouble;

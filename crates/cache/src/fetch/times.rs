@@ -1,6 +1,7 @@
 //! The times of a response as VCL finds them: by Varnish's rules, or by RFC 9111.
 
-use super::{Fetch, Purpose};
+use super::purpose::Purpose;
+use super::state::Fetch;
 use copal_rules as rules;
 use copal_wire as wire;
 use rules::judge::Verdict;

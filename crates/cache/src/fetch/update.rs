@@ -5,7 +5,8 @@
 //!
 //! Source: RFC 9111, sections 3.2, 4.1 and 4.3.
 
-use super::{Fetch, Purpose, conclude};
+use super::purpose::Purpose;
+use super::state::Fetch;
 use crate::known::Known;
 use copal_rules as rules;
 use copal_store as store;
@@ -61,7 +62,7 @@ pub(super) fn hear(fetch: &mut Fetch) -> Heard {
     fetch.stale = None;
     fetch.uncacheable = true;
     fetch.refuse(Why::Method.into(), None);
-    conclude::release(fetch);
+    fetch.release();
     Heard::New
 }
 

@@ -1,6 +1,6 @@
 //! What a fetch is to bring, and on whose behalf: all that it takes over from the client's request.
 
-use super::Purpose;
+use super::purpose::Purpose;
 use crate::demand::Demand;
 use crate::local::{Current, Local};
 use crate::session::Session;

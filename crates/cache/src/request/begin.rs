@@ -1,6 +1,7 @@
 //! How a request begins: all that an earlier one, or an earlier pass through the steps, has left is forgotten.
 
-use super::{Outcome, recv};
+use super::recv;
+use super::step::Outcome;
 use crate::body::Body;
 use crate::exchange::{Exchange, Hint, Obj, Times, Transfer};
 use crate::handled::Handled;

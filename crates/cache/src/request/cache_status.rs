@@ -2,9 +2,9 @@
 //!
 //! Source: RFC 9211, section 2.
 
-use super::prepared::BY_RFC;
 use crate::exchange::{Exchange, Obj};
 use crate::handled::Handled;
+use crate::repeats::BY_RFC;
 use crate::settings::CacheStatus;
 use base::Seconds;
 use catalog::index::lookup::ttl_for;

@@ -1,8 +1,13 @@
 //! `vcl_deliver`: the response as the client gets it: conditions, ranges, framing.
 
 use super::filters::{self, Changes};
+use super::framing::{
+    may_want_part, ranges, reads, set_connection, set_length, set_unknown_length, single, status,
+    unsatisfiable, unset_length,
+};
 use super::prepared::{self, Marks};
-use super::{Outcome, Step, fail, range, sparse};
+use super::step::{Outcome, Step, fail};
+use super::{range, sparse};
 use crate::body::Body;
 use crate::exchange::{Exchange, Obj};
 use crate::fetch::sparse::standalone::StandalonePart;
@@ -24,7 +29,6 @@ use rules::conditional::{Held, Precondition};
 use std::rc::Rc;
 use vcl::host::{Action, Sub};
 use wire::range::{Multipart, Ranges};
-use wire::standard_reason;
 use wire::{Known, KnownSet, Version};
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
@@ -195,16 +199,6 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     Ok(())
 }
 
-fn reads(exchange: &Exchange) -> bool {
-    matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD")
-}
-
-/// Whether a Range of this request means something. That of a HEAD does not (RFC 9110, section 14.2); Varnish answers as to
-/// a GET.
-pub(super) fn may_want_part(exchange: &Exchange) -> bool {
-    reads(exchange) && !(exchange.rfc && exchange.is_head())
-}
-
 /// VCL names a filter that is none: there is nothing to send.
 fn refuse(exchange: &mut Exchange, unknown: &Unknown) -> Step {
     exchange.records.fmt(Tag::Error, format_args!("{unknown}"));
@@ -299,20 +293,6 @@ fn not_modified(exchange: &mut Exchange) {
     exchange.response.fields.remove_known(Known::TransferEncoding);
 }
 
-/// What the request wants of a body of `length`.
-pub(super) fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
-    if !exchange.current.settings.http_range_support {
-        return Ranges::Whole;
-    }
-    let request = &exchange.request.fields;
-    if !request.has_known(Known::Range)
-        || !rules::conditional::if_range_holds(request, &exchange.response.fields)
-    {
-        return Ranges::Whole;
-    }
-    wire::range::of_request(request, length, exchange.current.settings.http_range_max)
-}
-
 /// Answers the request's range, if it has one and that can be done.
 fn of_stored(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     // Nothing to cut where the length is not known yet.
@@ -344,24 +324,6 @@ fn part_of_part(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     true
 }
 
-fn status(exchange: &mut Exchange, status: u16) {
-    let reason = standard_reason(status).as_bytes();
-    exchange.response.set_status(status, reason);
-    exchange.records.text(Tag::RespProtocol, b"HTTP/1.1");
-    exchange.records.fmt(Tag::RespStatus, format_args!("{status}"));
-    exchange.records.text(Tag::RespReason, reason);
-}
-
-pub(super) fn unsatisfiable(exchange: &mut Exchange, length: u64) {
-    exchange.body = Body::Empty;
-    let mut value = Vec::with_capacity(32);
-    wire::range::content_range_unsatisfied(length, &mut value);
-    exchange.response.fields.set_known(Known::ContentRange, &value);
-    exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
-    status(exchange, 416);
-    set_length(exchange, 0);
-}
-
 fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts: Vec<(u64, u64)>) {
     if let [(first, last)] = *parts.as_slice() {
         exchange.body = sparse::body(exchange, known, first, last + 1);
@@ -377,16 +339,6 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
     exchange.records.header(Tag::RespHeader, b"Content-Type", &value);
     set_length(exchange, frame.content_length());
     exchange.body = sparse::parts(exchange, known, frame);
-}
-
-/// The head of one part of a whole of `length` bytes, if that is known.
-pub(super) fn single(exchange: &mut Exchange, length: Option<u64>, (first, last): (u64, u64)) {
-    let mut value = Vec::with_capacity(48);
-    wire::range::content_range((first, last), length, &mut value);
-    exchange.response.fields.set_known(Known::ContentRange, &value);
-    exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
-    status(exchange, 206);
-    set_length(exchange, last - first + 1);
 }
 
 fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
@@ -414,67 +366,6 @@ fn relayed(exchange: &mut Exchange) {
         Some(length) => set_length(exchange, length),
         None => set_unknown_length(exchange),
     }
-}
-
-pub(super) fn set_length(exchange: &mut Exchange, length: u64) {
-    let mut text = std::mem::take(&mut exchange.scratch);
-    text.clear();
-    push_integer(&mut text, length);
-    if !is_bodiless(exchange.response.status)
-        && exchange.response.fields.get_known(Known::ContentLength) != Some(&text)
-    {
-        unset_length(exchange);
-        exchange.response.fields.push_own(Known::ContentLength, &text);
-        exchange.records.header(Tag::RespHeader, b"Content-Length", &text);
-    }
-    exchange.scratch = text;
-}
-
-/// Takes the length away that the object has.
-fn unset_length(exchange: &mut Exchange) {
-    if let Some(length) = exchange.response.fields.get_known(Known::ContentLength) {
-        exchange.records.header(Tag::RespUnset, b"Content-Length", length);
-        exchange.response.fields.remove_known(Known::ContentLength);
-    }
-}
-
-/// Chunked for a client that knows it, else the end of the connection ends the body.
-fn set_unknown_length(exchange: &mut Exchange) {
-    unset_length(exchange);
-    if exchange.is_head() || is_bodiless(exchange.response.status) {
-        return;
-    }
-    match exchange.request.version {
-        Version::Http11 => {
-            exchange.response.fields.set_known(Known::TransferEncoding, b"chunked");
-            exchange.records.text(Tag::RespHeader, b"Transfer-Encoding: chunked");
-        }
-        Version::Http10 => exchange.close = true,
-        // A stream has an end of its own.
-        Version::Http20 => {}
-    }
-}
-
-/// Says whether the connection stays open.
-pub(crate) fn set_connection(exchange: &mut Exchange) {
-    if exchange.request.version == Version::Http20 {
-        // A stream has no fields of a connection (RFC 9113, section 8.2.2).
-        rules::hop::strip_nominated(&mut exchange.response.fields);
-        exchange.response.fields.remove_known(Known::Connection);
-        return;
-    }
-    if exchange.client_wants_close()
-        || exchange
-            .response
-            .fields
-            .get_known(Known::Connection)
-            .is_some_and(|v| v.eq_ignore_ascii_case(b"close"))
-    {
-        exchange.close = true;
-    }
-    let value: &[u8] = if exchange.close { b"close" } else { b"keep-alive" };
-    exchange.response.fields.set_own(Known::Connection, value);
-    exchange.records.header(Tag::RespHeader, b"Connection", value);
 }
 
 impl Exchange {

@@ -1,6 +1,6 @@
 //! `vcl_hash`: the key. It runs whatever `vcl_recv` decided, as in Varnish.
 
-use super::{AfterHash, Step, fail};
+use super::step::{AfterHash, Step, fail};
 use crate::exchange::Exchange;
 use crate::request::recv::push_ip;
 use catalog::index::Key;

@@ -1,6 +1,6 @@
 //! `vcl_hit`: an object is there; deliver it?
 
-use super::{Freshness, Step, fail};
+use super::step::{Freshness, Step, fail};
 use crate::exchange::{Exchange, Obj};
 use crate::fetch::Purpose;
 use crate::known::Known;

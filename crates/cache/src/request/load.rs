@@ -3,8 +3,8 @@
 //! The index has begun the load, one for all who wait. When it is over the request looks again: there may be a hit, another
 //! entry to load, or nothing, as where the record turned out to be damaged.
 
-use super::Step;
 use super::lookup::{Waiting, after, search, wait};
+use super::step::Step;
 use crate::exchange::Exchange;
 use catalog::index::lookup::Found;
 use copal_catalog as catalog;

@@ -1,6 +1,6 @@
 //! Lookup: what is there for this key and request?
 
-use super::{Freshness, Step};
+use super::step::{Freshness, Step};
 use crate::demand::Demand;
 use crate::exchange::Exchange;
 use crate::fetch::sparse::standalone::StandalonePart;

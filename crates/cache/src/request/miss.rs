@@ -1,6 +1,7 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
-use super::{Step, fail, lookup, upload};
+use super::step::{Step, fail};
+use super::{lookup, upload};
 use crate::exchange::{Exchange, Obj};
 use crate::fetch::{self, update};
 use crate::request_body::RequestBody;

@@ -4,6 +4,7 @@
 //! recv > hash > lookup > hit  > deliver > done
 //!    |      |      |      |        |
 //!    |      |      |      +> miss, pass, synth, restart
+//!    |      |      +> load > hit, miss, pass
 //!    |      |      +> miss > fetch > deliver | synth
 //!    |      |      +> pass > fetch > deliver | synth
 //!    |      +> purge > synth | restart
@@ -23,6 +24,7 @@ mod esi;
 mod fetching;
 pub(crate) mod filters;
 mod finish;
+mod framing;
 pub(crate) mod hash;
 pub(crate) mod hit;
 mod host;
@@ -31,79 +33,23 @@ pub(crate) mod lookup;
 pub(crate) mod miss;
 mod multipart;
 pub(crate) mod pass;
-pub(crate) mod pipe;
+mod pipe;
 pub(crate) mod prepared;
 pub(crate) mod purge;
 mod range;
 pub(crate) mod recv;
 pub(crate) mod restart;
 pub(crate) mod sparse;
+pub(crate) mod step;
 mod subroutine;
 pub(crate) mod synth;
 pub(crate) mod upload;
 
+pub use step::Outcome;
+
 use crate::exchange::Exchange;
-use crate::known::Known;
 use crate::request_body::RequestBody;
-use catalog::index::busy::Busy;
-use copal_catalog as catalog;
-use copal_store as store;
-use copal_vcl as vcl;
-use std::rc::Rc;
-use std::sync::Arc;
-use store::Object;
-use vcl::value::Text;
-
-/// What the connection does next.
-#[derive(Debug)]
-pub enum Outcome {
-    /// Write `response` and `body`, then call `finish`.
-    Deliver,
-    /// Join the client with this backend connection, then call `finish_pipe`.
-    Pipe(Box<pipe::Pipe>),
-    /// Close without an answer.
-    Close,
-}
-
-/// The next step of a request.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Recv,
-    /// Compute the key, then go on with what `vcl_recv` decided.
-    Hash(AfterHash),
-    Lookup,
-    /// What may answer is on a device.
-    Load,
-    /// An object that may be delivered; with a busy one if it is stale and a background fetch is due.
-    Hit(Rc<Known>, Option<Busy>, Freshness),
-    Miss(Busy, Option<Arc<Object>>),
-    Pass,
-    Pipe,
-    Purge,
-    Synth(u16, Option<Text>),
-    /// Deliver what stands in `obj` and `body`.
-    Deliver,
-    Restart,
-    Done(Outcome),
-}
-
-/// The decision of `vcl_recv`, carried out once the key is known.
-#[derive(Debug, Clone)]
-pub(crate) enum AfterHash {
-    Lookup,
-    Pass,
-    Pipe,
-    Purge,
-    Restart,
-    Synth(u16, Option<Text>),
-}
-
-/// Whether a hit is fresh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Freshness {
-    Fresh,
-    Grace,
-}
+use step::Step;
 
 /// Takes a request through its steps.
 pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> Outcome {
@@ -170,9 +116,4 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
             Step::Done(outcome) => return outcome,
         };
     }
-}
-
-/// The step that every subroutine's `fail`, and every fault, leads to.
-pub(crate) fn fail() -> Step {
-    Step::Synth(503, Some(Text::from_static(b"VCL failed")))
 }

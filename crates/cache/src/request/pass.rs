@@ -1,8 +1,9 @@
 //! `vcl_pass`: fetch for this request alone.
 
-use super::{Step, fail, hash, miss, upload};
+use super::step::{Step, fail};
+use super::{hash, miss, upload};
 use crate::exchange::Exchange;
-use crate::fetch::{self, change::Change};
+use crate::fetch::{self, Change};
 use crate::request_body::RequestBody;
 use copal_observe::{Native, Tag};
 use copal_rules as rules;

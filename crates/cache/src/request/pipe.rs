@@ -1,76 +1,18 @@
 //! `vcl_pipe`: give up understanding, join client and backend.
 
-use super::{Outcome, Step, fail};
+use super::step::{Outcome, Step, fail};
 use crate::exchange::Exchange;
 use crate::fetch::log::FetchLog;
 use crate::fetch::prepare;
-use crate::local::Local;
+use crate::pipe::{Pipe, PipeLog, Slot};
 use crate::session::UNIX_PEER;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Kind, Native, Tag};
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use vcl::host::{Action, Sub};
-
-/// A backend connection on which the request's head was sent; from here bytes are copied both ways.
-#[derive(Debug)]
-pub struct Pipe {
-    /// The connection; it is not used for anything else afterwards.
-    pub connection: origin::Connection,
-    /// Counts it while it lasts.
-    _slot: Slot,
-    /// Its end is logged when it comes.
-    _log: PipeLog,
-}
-
-/// The records of a pipe's backend side.
-struct PipeLog(FetchLog);
-
-impl std::fmt::Debug for PipeLog {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PipeLog")
-    }
-}
-
-impl Drop for PipeLog {
-    fn drop(&mut self) {
-        self.0.closed("Piped transaction");
-    }
-}
-
-/// One pipe among those that `pipe_sess_max` allows.
-struct Slot(Rc<Local>);
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Slot")
-    }
-}
-
-impl Slot {
-    /// A slot, or `None` if all are taken.
-    fn take(local: &Rc<Local>, most: u64) -> Option<Self> {
-        let taken = local.shared.pipes.fetch_add(1, Ordering::Relaxed);
-        local.counters.n_pipe.inc();
-        let slot = Self(Rc::clone(local));
-        if most > 0 && taken >= most {
-            local.counters.pipe_limited.inc();
-            return None;
-        }
-        Some(slot)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.shared.pipes.fetch_sub(1, Ordering::Relaxed);
-        self.0.counters.n_pipe.dec();
-    }
-}
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.local.counters.s_pipe.inc();

@@ -13,7 +13,7 @@ use super::cache_status::ttl_left;
 use crate::body::Body;
 use crate::exchange::{Exchange, Obj};
 use crate::known::Known;
-use crate::repeats::{Basis, Prepared, Repeats, Status};
+use crate::repeats::{BY_RFC, BY_VARNISH, Basis, Prepared, Repeats, Status};
 use base::Time;
 use base::units::push_integer;
 use copal_base as base;
@@ -26,21 +26,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::State;
 use vcl::host::Sub;
+use wire::Version;
 use wire::h1::RequestFraming;
-use wire::{Known as Field, KnownSet, Version};
 
 /// The number of equal responses that the long way makes before one is kept.
 const WORTH: u8 = 3;
-
-/// Fields of requests that may change the response.
-const BY_VARNISH: KnownSet = KnownSet::of(&[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range]);
-pub(super) const BY_RFC: KnownSet = KnownSet::of(&[
-    Field::IfNoneMatch,
-    Field::IfModifiedSince,
-    Field::Range,
-    Field::IfMatch,
-    Field::IfUnmodifiedSince,
-]);
 
 fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
     exchange.shows_status().then(|| Status {

@@ -1,6 +1,6 @@
 //! `vcl_purge`: everything under the key goes.
 
-use super::{Step, fail};
+use super::step::{Step, fail};
 use crate::exchange::Exchange;
 use crate::purge;
 use catalog::reason::Reason;

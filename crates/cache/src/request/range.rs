@@ -3,7 +3,7 @@
 //!
 //! Source: RFC 9110, sections 14.2 and 15.3.7.
 
-use super::deliver;
+use super::framing;
 use crate::exchange::Exchange;
 use copal_wire as wire;
 use wire::range::Ranges;
@@ -16,10 +16,10 @@ pub(super) fn cut(exchange: &mut Exchange) -> bool {
         return false;
     }
     let Some(length) = length(exchange) else { return false };
-    match deliver::ranges(exchange, length) {
+    match framing::ranges(exchange, length) {
         Ranges::Whole => false,
         Ranges::Unsatisfiable => {
-            deliver::unsatisfiable(exchange, length);
+            framing::unsatisfiable(exchange, length);
             true
         }
         Ranges::Parts(parts) => {
@@ -27,7 +27,7 @@ pub(super) fn cut(exchange: &mut Exchange) -> bool {
             if !exchange.body.cut(first, last + 1) {
                 return false;
             }
-            deliver::single(exchange, Some(length), (first, last));
+            framing::single(exchange, Some(length), (first, last));
             true
         }
     }

@@ -1,6 +1,7 @@
 //! `vcl_recv`: is this a request we look up, pass, pipe, purge or answer ourselves?
 
-use super::{AfterHash, Step, fail, upload};
+use super::step::{AfterHash, Step, fail};
+use super::upload;
 use crate::exchange::Exchange;
 use crate::local::Current;
 use crate::request_body::RequestBody;

@@ -1,6 +1,6 @@
 //! `restart`: the request goes through its steps again, as VCL left it.
 
-use super::Step;
+use super::step::Step;
 use crate::exchange::Exchange;
 use catalog::reason::Reason;
 use copal_catalog as catalog;

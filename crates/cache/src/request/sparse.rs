@@ -1,8 +1,9 @@
 //! The body of an object that is kept in pieces: opened before the response's head is made, so that a version that has
 //! changed, or an origin that does not answer, is known while there is something to be done about it.
 
+use super::miss;
 use super::multipart::Parts;
-use super::{Step, miss};
+use super::step::Step;
 use crate::body::{Body, Source as _};
 use crate::exchange::{Exchange, Obj};
 use crate::fetch::Refusal;

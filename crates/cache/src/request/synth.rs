@@ -1,6 +1,7 @@
 //! `vcl_synth`: an answer of our own.
 
-use super::{Outcome, Step, deliver, filters, range};
+use super::step::{Outcome, Step};
+use super::{filters, framing, range};
 use crate::body::Body;
 use crate::exchange::{Exchange, Obj};
 use crate::message::is_bodiless;
@@ -73,12 +74,12 @@ fn finish(exchange: &mut Exchange) {
     let list = exchange.filter_list();
     exchange.records.text(Tag::Filters, &list);
     let length = body.len() as u64;
-    deliver::set_length(exchange, length);
+    framing::set_length(exchange, length);
     if !is_bodiless(exchange.response.status) && !exchange.is_head() {
         exchange.body = Body::bytes(Bytes::from(body));
     }
-    if exchange.esi_level == 0 && deliver::may_want_part(exchange) && filters::may_cut(exchange) {
+    if exchange.esi_level == 0 && framing::may_want_part(exchange) && filters::may_cut(exchange) {
         range::cut(exchange);
     }
-    deliver::set_connection(exchange);
+    framing::set_connection(exchange);
 }

@@ -1,6 +1,6 @@
 //! The request's body on its way in: when the client is told to send it, its copy in memory, and what the log says of it.
 
-use super::{AfterHash, Step};
+use super::step::{AfterHash, Step};
 use crate::exchange::Exchange;
 use crate::request_body::RequestBody;
 use base::Time;

@@ -7,7 +7,7 @@
 //!         left                     the reader is gone: the job ends with the segment it is in
 //! ```
 
-use crate::fetch::Refusal;
+use crate::fetch::state::Refusal;
 use copal_store as store;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -9,11 +9,12 @@
 
 use super::answer::Part;
 use super::channel::{Channel, End};
+use super::limits::{RUN_MAX, ahead_max};
 use super::requester::Requester;
-use super::{RUN_MAX, ahead_max};
+
 use crate::fetch::log::FetchLog;
 use crate::fetch::patience::Patience;
-use crate::fetch::{Answer, Brought, Fetch, Refusal};
+use crate::fetch::state::{Answer, Brought, Fetch, Refusal};
 use crate::local::Local;
 use base::Seconds;
 use base::vxid::Vxid;

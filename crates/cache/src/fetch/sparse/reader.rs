@@ -17,10 +17,10 @@
 
 use super::channel::{End, JobHandle, Offer};
 use super::job;
+use super::limits::{RUN_MAX, jobs_max, lookahead_max};
 use super::requester::Requester;
-use super::{RUN_MAX, jobs_max, lookahead_max};
 use crate::body::{Aborted, Ready, Source};
-use crate::fetch::Refusal;
+use crate::fetch::state::Refusal;
 use crate::known::Known;
 use base::vxid::Vxid;
 use catalog::index::cold::Loads;

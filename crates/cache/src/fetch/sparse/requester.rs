@@ -1,6 +1,6 @@
 //! For whom segments are fetched: what of a request outlives the moment at which its body begins.
 
-use crate::fetch::Fetch;
+use crate::fetch::state::Fetch;
 use crate::local::{Current, Local};
 use crate::session::Session;
 use base::vxid::Vxid;

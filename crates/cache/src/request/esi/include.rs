@@ -6,7 +6,7 @@
 
 use crate::exchange::{Exchange, SharedStitch, Times};
 use crate::local::{Current, Local};
-use crate::request::Outcome;
+use crate::request::step::Outcome;
 use crate::request_body::NoBody;
 use crate::session::Session;
 use crate::top::Top;

@@ -12,10 +12,10 @@
 
 pub(super) mod include;
 
-use super::Outcome;
 use crate::body::{Aborted, Ready, Source};
 use crate::exchange::{Exchange, SharedStitch};
 use crate::known::Known;
+use crate::request::step::Outcome;
 use base::vxid::Vxid;
 use copal_base as base;
 use copal_filter as filter;
