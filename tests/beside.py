@@ -376,7 +376,7 @@ def launched(program, arguments, typed=None):
 
 def neutral(text, folder, program):
     for pattern, word in ((re.escape(folder), "FOLDER"), (re.escape(program), "PROGRAM"), (r"\d+", "N"), (r"-jnone,.*", "-jnone"),
-                          (r"(varnish|copal)-N\.N\.N revision \w+", "VERSION")):
+                          (r"(varnish|copal)-N\.N\.N revision \w+", "VERSION"), ("M:n:o:P:", "M:n:P:")):
         text = re.sub(pattern, word, text)
     ours = "listening name=|started vcl=|Could not delete"
     return [line.rstrip() for line in text.splitlines() if not re.search(ours, line)]

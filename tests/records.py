@@ -136,6 +136,26 @@ def ncsa_default():
     check(re.match(rf'127\.0\.0\.1 - me {when} "POST http://example\.org/nothing HTTP/1\.1" 200 123', lines[2]), lines[2])
 
 
+@case("sim reads what ncsa writes", copal_only="has no such tool")
+def simulated():
+    cache = before(Origin(lambda x: x.reply(b"b" * 123, headers={"Cache-Control": "max-age=60"})))
+
+    def requests():
+        with Client(cache.port) as client:
+            for target in ("/a", "/b", "/a", "/b", "/c"):
+                client.fetch(target)
+            client.fetch("/a", "HEAD")
+            client.fetch("/d", "POST", body=b"x")
+        return 7
+    log = "".join(line + "\n" for line in access_log(cache, requests))
+    done = subprocess.run([COPAL, "sim", "--json", "--size", "1M", "--policy", "s3fifo,lru", "-"], input=log, text=True,
+                          stdout=subprocess.PIPE, timeout=20, check=True)
+    told = json.loads(done.stdout)
+    expect((told["requests"], told["left_out"], told["bad_lines"]), (6, 1, 0))
+    for result in told["results"]:
+        expect((result["hits"], result["bytes"], result["bytes_written"]), (3, 6 * 123, 3 * 123))
+
+
 @case("ncsa -F: the fields of a format, headers, hit or miss, VCL_Log, times")
 def ncsa_format():
     cache = before(Origin(), 'import std; sub vcl_deliver { std.log("key:value of it"); }')

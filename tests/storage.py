@@ -33,6 +33,21 @@ def eviction():
     expect(origin.total(), before_it + 1)
 
 
+@case("eviction_policy: what was used once outlives many that were not, but by the last use alone", copal_only="has its own order")
+def policies():
+    for policy, stays in (("lru", False), ("s3fifo", True), ("sieve", True)):
+        origin = sized()
+        cache = before(origin, store=["malloc,10m"], params={"eviction_policy": policy})
+        with Client(cache.port) as client:
+            for target in ["/100000/used", "/100000/used"] + [f"/1000000/{number}" for number in range(30)]:
+                expect(client.fetch(target).complete, True)
+            expect(client.fetch("/100000/used").hit, stays, policy)
+        eventually(lambda: cache.counter("n_lru_moved") >= 1, "MAIN.n_lru_moved counts what was passed over")
+    text = cache.ok("param.set", "eviction_policy", "lru")
+    check("when child is restarted" in text, text)
+    expect(cache.cli("param.set", "eviction_policy", "fifo")[0], 106)
+
+
 @case("an object larger than the store passes through whole", copal_only="cuts it short")
 def larger_than_store():
     origin = sized()

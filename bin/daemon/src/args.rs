@@ -33,6 +33,8 @@ pub(crate) struct Arguments {
     pub(crate) masters: Vec<String>,
     /// `-n`; of several the last.
     pub(crate) name: Option<String>,
+    /// `-o recover`: stores that outlive a start make the list of their objects anew, from the objects.
+    pub(crate) recover: bool,
     /// `-P`.
     pub(crate) pid_file: Option<String>,
     /// `-p`, in order, and `-t` as the parameter it stands for: name and value.
@@ -84,7 +86,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Letters that take a value.
-const VALUED: &str = "abfhiIjlMnPprSstTWxE";
+const VALUED: &str = "abfhiIjlMnoPprSstTWxE";
 /// Letters that take none.
 const PLAIN: &str = "CdFV?";
 
@@ -162,6 +164,8 @@ impl Arguments {
             'l' => once(&mut self.log_space, letter, value)?,
             'M' => self.masters.push(value.to_owned()),
             'n' => self.name = Some(value.to_owned()),
+            'o' if value == "recover" => self.recover = true,
+            'o' => return Err(Error(format!("Unknown -o \"{value}\" (there is recover)"))),
             'P' => once(&mut self.pid_file, letter, value)?,
             'p' => {
                 let (name, value) =
@@ -242,8 +246,8 @@ pub(crate) fn version() -> String {
     format!("copald (copal-{} revision {})\nBSD-2-Clause licence\n", env!("CARGO_PKG_VERSION"), revision())
 }
 
-/// The option letters as `getopt(3)` has them, for scripts that check them.
-pub(crate) const OPTIONS: &str = "?a:b:Cdf:Fh:i:I:j:l:M:n:P:p:r:S:s:T:t:VW:x:";
+/// The option letters as `getopt(3)` has them, for scripts that check them: Varnish's, and `-o`.
+pub(crate) const OPTIONS: &str = "?a:b:Cdf:Fh:i:I:j:l:M:n:o:P:p:r:S:s:T:t:VW:x:";
 
 /// The revision this was built from, where the build says it.
 pub(crate) fn revision() -> &'static str {
@@ -289,7 +293,14 @@ Tuning options:
 
   -t TTL                       # Sets the parameter default_ttl
   -p param=value               # Sets a parameter; may be given several times
-  -s [name=]kind[,options]     # A store: malloc[,size]; may be given several times
+  -s [name=]kind[,options]     # A store; may be given several times
+     malloc[,size]             #   in memory; default
+     file,path[,size[,granularity[,advice]]]                      # in a mapped file
+     persistent,path[,size][,memory=size][,region=size][,entries=number]  # on a disk, outlives a start
+     tier[,memory=size],fast=path[:size],...,slow=path[:size],... # on several disks
+     mse[,mse.conf]            #   Varnish Enterprise's stores, by its file
+     buddy,size[,minpage]; fellow,path,dsksize,memsize,objsize_hint       # those of SLASH/
+  -o recover                   # Stores on disk make the list of their objects anew, from the objects
   -l size                      # Sets the parameter vsl_space
 
 Security options:
@@ -397,6 +408,7 @@ mod tests {
             (&["-E", "x.so"], "-E x.so: extensions are programs for varnishd and cannot be loaded"),
             (&["-F", "-x", "cli"], "-x must be the first argument"),
             (&["-x"], "option requires an argument -- 'x'"),
+            (&["-b", "x", "-o", "foo"], "Unknown -o \"foo\" (there is recover)"),
             (&["-h", "foo,1"], "Unknown hash method \"foo\""),
             (&["-h", "critbit,1"], "Hash method \"critbit\" takes no arguments"),
             (&["-h", "simple_list,1"], "Hash method \"simple\" takes no arguments"),

@@ -6,9 +6,8 @@
 mod captured;
 
 use crate::jail::Jail;
-use crate::link;
-use crate::parameters::Parameters;
-use crate::plant::{Compiled, Label, Source};
+use crate::parameters::{self, Parameters};
+use crate::server::{Compiled, Label, Source};
 pub(crate) use captured::Captured;
 use captured::{Recording, World};
 use copal_observe as observe;
@@ -38,7 +37,7 @@ pub(crate) fn compile(
     parameters: &Parameters,
     jail: Jail,
 ) -> Result<Compiled<Arc<Captured>>, String> {
-    let settings = link::settings(parameters);
+    let settings = parameters::settings(parameters);
     let world = Recording::new(Files { path: &parameters.vcl_path }, source, settings, stores);
     let is_label = |name: &str| labels.iter().any(|label| label.name == name);
     let socket = |path: &str| socket(path, jail);
@@ -59,7 +58,7 @@ pub(crate) fn compile(
 /// # Errors
 /// The compiler's message, though the same was accepted before.
 pub(crate) fn again(captured: &Captured) -> Result<Arc<Program>, String> {
-    let parameters = link::parameters(&captured.settings);
+    let parameters = parameters::from_settings(&captured.settings);
     make(&captured.source, None, &captured.stores, &parameters, captured).map(Arc::new)
 }
 
@@ -227,9 +226,8 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
 
 /// What the system says, without what Rust adds.
 fn describe(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.strip_prefix("failed to lookup address information: ").unwrap_or(text).to_owned()
+    let text = copal_base::reason(error);
+    text.strip_prefix("failed to lookup address information: ").unwrap_or(&text).to_owned()
 }
 
 /// The VCL that `-b` stands for: `none`, an absolute path of a socket, or `[host][:port]`.

@@ -12,9 +12,11 @@ use copal_net as net;
 use net::accounts;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::fmt;
-use std::fs::{DirBuilder, Metadata};
+use std::fs::{DirBuilder, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
+};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -133,6 +135,16 @@ impl Jail {
     pub(crate) fn worker_directory(self, path: &Path) -> io::Result<()> {
         let Self::Unix { worker, group } = self else { return Ok(()) };
         make(path)?;
+        chown(path, Some(worker), Some(group))
+    }
+
+    /// Makes a file that the worker reads and writes, or gives it one that is there. Others get no rights to it.
+    ///
+    /// # Errors
+    /// It cannot be made or given away.
+    pub(crate) fn worker_file(self, path: &Path) -> io::Result<()> {
+        let Self::Unix { worker, group } = self else { return Ok(()) };
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         chown(path, Some(worker), Some(group))
     }
 

@@ -6,10 +6,11 @@ use crate::jail::Jail;
 use crate::management::{Management, general};
 use crate::outlet::Outlet;
 use crate::parameters::{self, Parameters};
-use crate::plant::{Plant, Source};
 use crate::remote::{Fixed, Remote};
+use crate::server::{Server, Source};
+use crate::storage::{self, Machine, Spec as Store};
 use crate::workdir::{self, WorkDirectory};
-use crate::{background, compile, limits, log, panic, storage_spec};
+use crate::{background, compile, limits, log, panic};
 use admin::{Commands as _, Reply};
 use base::clock::{Clock, SystemClock};
 use copal_admin as admin;
@@ -114,10 +115,24 @@ fn read_vcls(arguments: &Arguments, parameters: &Parameters) -> Result<Vec<(Stri
     Ok(vcls)
 }
 
+/// `-s`, with a warning for what has no effect, and what it means for `-o`.
+fn read_stores(arguments: &Arguments) -> Result<Vec<Store>, Failure> {
+    let stores = storage::parse_all(&arguments.storage, &Machine::this()).map_err(failed)?;
+    if arguments.recover && stores.specs.iter().all(|spec| spec.devices().is_empty()) {
+        return Err(failed(
+            "-o recover: there is no store that outlives a start (-s persistent, tier or mse)",
+        ));
+    }
+    for warning in &stores.warnings {
+        eprintln!("Warning: {warning}");
+    }
+    Ok(stores.specs)
+}
+
 /// `-C`.
 fn show_compiled(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let parameters = read_parameters(arguments)?;
-    let stores = storage_spec::names(&storage_spec::parse_all(&arguments.storage).map_err(failed)?);
+    let stores = storage::names(&read_stores(arguments)?);
     let mut text = String::new();
     for (_, source) in read_vcls(arguments, &parameters)? {
         let compiled = compile::compile(&source, &[], &stores, &parameters, Jail::None)
@@ -138,12 +153,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let jail = Jail::parse(arguments.jail.as_deref()).map_err(failed)?;
     let parameters = read_parameters(arguments)?;
     let vcls = read_vcls(arguments, &parameters)?;
-    let stores = storage_spec::parse_all(&arguments.storage).map_err(failed)?;
+    let mut stores = read_stores(arguments)?;
     let specs = listen_specs(&arguments.listen)?;
     let directory = WorkDirectory::open(arguments.name.as_deref()).map_err(failed)?;
     // A daemon that was killed leaves it, and tools take it for a worker's.
     observe::vsm::remove(directory.path(), observe::vsm::WORKER)
         .map_err(|error| failed(format!("shared memory: {error}")))?;
+    let devices = storage::open(&mut stores, jail).map_err(failed)?;
     let secret = directory.secret(arguments.secret.as_deref()).map_err(failed)?;
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let identity = arguments.identity.clone().unwrap_or_else(|| hostname.clone());
@@ -159,8 +175,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         identity,
         hostname,
         jail,
-        storage: arguments.storage.clone(),
         stores,
+        devices,
+        recover: arguments.recover,
     };
     let remote = Remote::bind(fixed, &specs, &parameters, Rc::clone(&shm)).map_err(|error| {
         let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
@@ -221,7 +238,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let served = tokio::task::LocalSet::new()
         .block_on(&runtime, control::run(management, signals, sides, secret, Some(shm)))
         .map_err(|error| failed(format!("control thread: {error}")))?;
-    let exit_bits = served.borrow().plant().exit_bits();
+    let exit_bits = served.borrow().server().exit_bits();
     drop(pid_file);
     // Who looks for a command line is to find none, not a closed port.
     let _ = std::fs::remove_file(directory.path().join(admin::client::ADDRESS_FILE));
@@ -232,17 +249,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(exit_bits))
 }
 
-/// What the kernel says, without its number.
-fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split_once(" (os error").map_or(text.clone(), |(reason, _)| reason.to_owned())
-}
-
 /// The file of `-I`.
 fn read_commands(path: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(COMMANDS_MAX).read_to_end(&mut text));
-    read.map_err(|error| failed(format!("\tCan't open {path}: {}", reason(&error))))?;
+    read.map_err(|error| failed(format!("\tCan't open {path}: {}", base::reason(&error))))?;
     Ok(text)
 }
 
@@ -289,7 +300,7 @@ fn said(reply: Reply) -> Failure {
 }
 
 /// Loads the VCLs of the command line; the last one will be used.
-fn load<P: Plant>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -> Result<(), Failure> {
+fn load<P: Server>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -> Result<(), Failure> {
     for (name, source) in &vcls {
         management.load(name, source).map_err(said)?;
     }
@@ -300,8 +311,8 @@ fn load<P: Plant>(management: &mut Management<P>, vcls: Vec<(String, Source)>) -
 }
 
 /// Says in the log what listens where.
-fn announce<P: Plant>(management: &Management<P>, entrance: &Entrance) {
-    for place in management.plant().listening() {
+fn announce<P: Server>(management: &Management<P>, entrance: &Entrance) {
+    for place in management.server().listening() {
         let port = place.port.map_or(String::new(), |port| port.to_string());
         log::info("listening", &[("name", &place.name), ("address", &place.address), ("port", &port)]);
     }

@@ -2,10 +2,11 @@
 //!
 //! It runs as two processes. The manager reads arguments, keeps VCLs and parameters ([`management`]) and answers the command
 //! line ([`control`]); the worker ([`worker`]) has the threads that serve clients ([`serving`]). Between them stands only
-//! [`plant`], which the manager has as [`remote`], over a pipe ([`link`]).
+//! [`server`], which the manager has as [`remote`], over a pipe ([`link`]).
 
 mod args;
 mod background;
+mod bytes_as_text;
 mod compile;
 mod control;
 mod jail;
@@ -18,10 +19,10 @@ mod manual;
 mod outlet;
 mod panic;
 mod parameters;
-mod plant;
 mod remote;
+mod server;
 mod serving;
-mod storage_spec;
+mod storage;
 mod wire_up;
 mod workdir;
 mod worker;

@@ -2,12 +2,14 @@
 //!
 //! In the worker the report goes to the manager, which keeps it. A panic that only ended one request is reported as well.
 
-use crate::remote::output::{self, REPORT_MAX};
 use crate::{args, log};
 use copal_base::clock::{Clock, SystemClock};
 use copal_wire as wire;
 use std::fmt::Write as _;
 use std::io::Write as _;
+
+/// A longer report is cut.
+pub(crate) const REPORT_MAX: usize = 256 << 10;
 
 /// Which process it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub(crate) enum Where {
 }
 
 /// Reports every panic from now on, on any thread.
-pub(crate) fn watch(place: Where) {
+pub(crate) fn watch(process: Where) {
     std::panic::set_hook(Box::new(move |info| {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let at = info.location().map_or_else(String::new, ToString::to_string);
@@ -28,7 +30,7 @@ pub(crate) fn watch(place: Where) {
         let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let trace = std::backtrace::Backtrace::force_capture().to_string();
         let text = report(message.unwrap_or("no message"), &at, &thread, &trace);
-        match place {
+        match process {
             Where::Manager => log::error(text.trim_end(), &[]),
             Where::Worker => tell(&text),
         }
@@ -38,9 +40,14 @@ pub(crate) fn watch(place: Where) {
 /// One write under one lock, so that no other line comes between.
 fn tell(text: &str) {
     let bytes = &text.as_bytes()[..text.len().min(REPORT_MAX)];
-    let whole = [output::announce(bytes.len()).as_bytes(), bytes].concat();
+    let whole = [announce(bytes.len()).as_bytes(), bytes].concat();
     // If the manager is gone there is nobody to tell.
     let _ = std::io::stderr().lock().write_all(&whole);
+}
+
+/// Marks a report on the worker's standard error, and its length.
+pub(crate) fn announce(length: usize) -> String {
+    format!("<panic {length}>\n")
 }
 
 /// The text of a report; what is not known is empty.

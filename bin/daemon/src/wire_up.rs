@@ -2,11 +2,13 @@
 
 use crate::parameters::Parameters;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_rules as rules;
+use copal_store as store;
 use copal_wire as wire;
 use rules::targeted::Names;
 use std::sync::Arc;
@@ -17,6 +19,12 @@ fn size(value: u64) -> usize {
 
 fn count(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// For the stores.
+pub(crate) fn eviction(parameters: &Parameters) -> store::Policy {
+    // What is no name of one is refused when the parameter is set.
+    store::Policy::named(&parameters.eviction_policy).unwrap_or_default()
 }
 
 /// For the cache. `identity` and `hostname` are not parameters.
@@ -39,7 +47,7 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         sparse_min_size: parameters.sparse_min_size,
         lru_interval: parameters.lru_interval,
         nuke_limit: parameters.nuke_limit,
-        ban_lurker: cache::ban::Pace {
+        ban_lurker: catalog::ban::Pace {
             sleep: parameters.ban_lurker_sleep,
             age: parameters.ban_lurker_age,
             batch: parameters.ban_lurker_batch,

@@ -1,18 +1,19 @@
 //! The worker process: serves clients as the manager on the other end of the pipe says, and ends with it.
 //!
 //! It is the same program, started anew by the manager: standard input is the pipe, over which first the listening
-//! sockets come and then questions; standard output and error are read by the manager and go to its process log.
+//! sockets and the devices of stores come and then questions; standard output and error are read by the manager and go to its process log.
 
 use crate::compile::Captured;
 use crate::jail::Jail;
 use crate::link::frame::{Event, Pipe};
 use crate::link::{self, Answer, Ask, descriptors};
-use crate::plant::{Load, Plant as _};
+use crate::server::{Load, Server as _};
 use crate::serving::{Fixed, Serving};
-use crate::{log, panic, storage_spec};
+use crate::{log, panic, parameters, storage};
 use base::clock::Clock;
 use copal_base as base;
 use copal_net as net;
+use copal_store::device::FileDevice;
 use net::Endpoint;
 use net::listen::{Listener, Listening, Protocol};
 use std::io;
@@ -75,14 +76,14 @@ fn serve() -> io::Result<()> {
     // Nothing that is started from here gets the pipe.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let sockets = descriptors::receive(&stream)?;
+    let received = descriptors::receive(&stream)?;
     let mut pipe = Pipe::new(stream);
     let (number, start) = match pipe.receive(PATIENCE)? {
         Event::Message(number, Ask::Start(start)) => (number, *start),
         Event::End => return Ok(()),
         Event::Message(..) | Event::Nothing => return Err(io::Error::other("not told what to serve")),
     };
-    let mut serving = match begin(start, sockets) {
+    let mut serving = match begin(start, received) {
         Ok(serving) => serving,
         Err(why) => return pipe.send(number, &Answer::Failed(why), PATIENCE),
     };
@@ -119,39 +120,58 @@ fn obey(pipe: &mut Pipe, serving: &mut Serving) -> io::Result<()> {
 }
 
 /// Everything that is started serving, or why it cannot be.
-fn begin(start: link::Start, sockets: Vec<OwnedFd>) -> Result<Serving, String> {
-    let doors = doors(start.doors, sockets)?;
-    let storage = storage_spec::parse_all(&start.storage).map_err(|error| error.to_string())?;
-    let fixed =
-        Fixed { directory: start.directory, identity: start.identity, hostname: start.hostname, storage };
+fn begin(start: link::Start, mut descriptors: Vec<OwnedFd>) -> Result<Serving, String> {
+    let sockets = start.addresses.iter().map(|address| address.sockets).sum::<usize>();
+    let devices = devices(&start.stores, descriptors.split_off(sockets.min(descriptors.len())))?;
+    let addresses = addresses(start.addresses, descriptors)?;
+    let fixed = Fixed {
+        directory: start.directory,
+        identity: start.identity,
+        hostname: start.hostname,
+        stores: start.stores,
+        recover: start.recover,
+    };
     let clock: Arc<dyn Clock> = Arc::new(net::clock::RealClock);
-    let mut serving = Serving::new(fixed, doors, clock);
+    let mut serving = Serving::new(fixed, addresses, devices, clock);
     let vcls: Vec<(String, Arc<Captured>, bool)> =
         start.vcls.into_iter().map(|vcl| (vcl.name, Arc::new(vcl.captured), vcl.warm)).collect();
     let loads: Vec<Load<'_, Arc<Captured>>> =
         vcls.iter().map(|(name, program, warm)| Load { name, program, warm: *warm }).collect();
-    serving.start(&link::parameters(&start.parameters), &loads, &start.labels, &start.active)?;
+    serving.start(&parameters::from_settings(&start.parameters), &loads, &start.labels, &start.active)?;
     Ok(serving)
 }
 
-fn doors(doors: Vec<link::Door>, sockets: Vec<OwnedFd>) -> Result<Vec<Listening>, String> {
+fn addresses(addresses: Vec<link::Address>, sockets: Vec<OwnedFd>) -> Result<Vec<Listening>, String> {
     let mut sockets = sockets.into_iter().map(Listener::from);
-    let doors = doors.into_iter().map(|door| {
-        let listeners: Vec<Listener> = sockets.by_ref().take(door.sockets).collect();
-        if listeners.len() != door.sockets || listeners.is_empty() {
-            return Err(format!("listen address {}: sockets are missing", door.name));
+    let addresses = addresses.into_iter().map(|listening| {
+        let listeners: Vec<Listener> = sockets.by_ref().take(listening.sockets).collect();
+        if listeners.len() != listening.sockets || listeners.is_empty() {
+            return Err(format!("listen address {}: sockets are missing", listening.name));
         }
         Ok(Listening {
-            name: door.name,
-            protocol: if door.proxy { Protocol::Proxy } else { Protocol::Http },
-            endpoint: match door.place {
-                link::Place::Tcp(address) => Endpoint::Tcp(address),
-                link::Place::Unix(path) => Endpoint::Unix(path),
+            name: listening.name,
+            protocol: if listening.proxy { Protocol::Proxy } else { Protocol::Http },
+            endpoint: match listening.endpoint {
+                link::Endpoint::Tcp(address) => Endpoint::Tcp(address),
+                link::Endpoint::Unix(path) => Endpoint::Unix(path),
             },
             listeners,
         })
     });
-    doors.collect()
+    addresses.collect()
+}
+
+/// The devices of the stores, as the manager opened them.
+fn devices(stores: &[storage::Spec], descriptors: Vec<OwnedFd>) -> Result<Vec<FileDevice>, String> {
+    let wanted: Vec<&storage::DeviceSpec> = stores.iter().flat_map(storage::Spec::devices).collect();
+    if wanted.len() != descriptors.len() {
+        return Err(format!("{} devices came, and not {}", descriptors.len(), wanted.len()));
+    }
+    let devices = wanted.into_iter().zip(descriptors).map(|(spec, descriptor)| {
+        let size = spec.size.ok_or_else(|| format!("{}: its size is missing", spec.path.display()))?;
+        FileDevice::adopt(descriptor.into(), spec.path.clone(), size).map_err(|error| error.to_string())
+    });
+    devices.collect()
 }
 
 fn answer(serving: &mut Serving, ask: Ask) -> Answer {
@@ -170,7 +190,8 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::Discard(name) => serving.discard(&name),
         Ask::Users(name) => return Answer::Users(serving.users(&name)),
         Ask::Lingering => return Answer::Lingering(serving.lingering()),
-        Ask::Apply(settings) => serving.apply(&link::parameters(&settings)),
+        Ask::Apply(settings) => serving.apply(&parameters::from_settings(&settings)),
+        Ask::StorageStates => return Answer::StorageStates(serving.storage_states()),
         Ask::Backends => return Answer::Backends(serving.backends()),
         Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
         Ask::Ban(words) => return Answer::of(serving.ban(&words)),

@@ -223,10 +223,9 @@ fn serves_and_is_controlled() {
     assert!(daemon.ok(&["ban.list"]).contains("req.url ~ ^/a"));
     get(&address, "/a");
     assert_eq!(origin.requests(), 2);
-    assert_eq!(
-        daemon.ok(&["storage.list"]),
-        "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n"
-    );
+    let stores = daemon.ok(&["storage.list"]);
+    let varnish = "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n\nStore ";
+    assert!(stores.starts_with(varnish) && stores.contains(" good"), "{stores}");
     daemon.ok(&["backend.set_health", "default", "sick"]);
     assert!(status_of(&get(&address, "/b")).starts_with("HTTP/1.1 503 "));
     daemon.ok(&["backend.set_health", "default", "auto"]);
@@ -533,13 +532,64 @@ fn refusals() {
         (&["-F", "-f", vcl], 2, "VCL compilation failed"),
         (&["-f", vcl], 255, "VCL compilation failed"),
         (&["-F", "-b", "none", "-p", "nosuch=1"], 2, "Unknown parameter \"nosuch\""),
-        (&["-F", "-b", "none", "-s", "file,/x,1g"], 2, "\"file\" is not in this version"),
+        (&["-F", "-b", "none", "-s", "nosuch,1g"], 2, "Error: Unknown storage method \"nosuch\"\n"),
+        (
+            &["-F", "-b", "none", "-s", "persistent,/nonexistent/x,64M"],
+            2,
+            "Error: (-spersistent) \"/nonexistent/x\": there is no folder /nonexistent: make it first",
+        ),
+        (&["-F", "-b", "none", "-s", "file"], 2, "Error: (-sfile) path is mandatory\n"),
+        (&["-b", "none", "-s", "tier,memory=1G"], 255, "Error: (-stier) no device to keep objects on: "),
+        (
+            &["-C", "-b", "none", "-s", "mse,/nonexistent"],
+            2,
+            "Error: (-smse) cannot read \"/nonexistent\": No such",
+        ),
+        (
+            &["-F", "-b", "none", "-o", "recover"],
+            2,
+            "Error: -o recover: there is no store that outlives a start",
+        ),
+        (&["-F", "-b", "none", "-s", "file,/no/such/directory/x,1g"], 2, "name a file in a directory"),
     ] {
         let output = copald(&scratch).args(arguments).stderr(Stdio::piped()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(message), "{arguments:?}: {said}");
     }
+}
+
+/// A folder on a disk: that of temporary files may be memory, which stores that outlive a start refuse.
+fn on_disk(name: &str) -> Scratch {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("copald-test-{}-{name}", unique()));
+    std::fs::create_dir_all(&path).unwrap();
+    Scratch(path)
+}
+
+#[test]
+fn a_disk_is_one_daemons_with_and_without_a_worker() {
+    let (disk, first, second) = (on_disk("disk"), Scratch::new("first"), Scratch::new("second"));
+    let path = disk.0.join("store");
+    let store = format!("disk=persistent,{},16M", path.display());
+    let mut daemon = Daemon::start(&first, &["-b", "none", "-s", &store]);
+    let listed = daemon.ok(&["storage.list"]);
+    assert!(listed.contains("\tstorage.disk = persistent\n"), "{listed}");
+    assert!(listed.contains(path.to_str().unwrap()), "{listed}");
+    for state in ["running", "stopped"] {
+        assert!(daemon.ok(&["status"]).ends_with(state));
+        let output = copald(&second).args(["-F", "-b", "none", "-s", &store]).stderr(Stdio::piped()).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("is used by another process"), "{said}");
+        if state == "running" {
+            daemon.ok(&["stop"]);
+        }
+    }
+    daemon.ok(&["start"]);
+    assert_eq!(daemon.end(), Some(0));
+    let mut next = Daemon::start(&second, &["-b", "none", "-s", &store, "-o", "recover"]);
+    assert_eq!(next.ok(&["status"]), "Child in state running");
 }
 
 #[test]

@@ -6,9 +6,10 @@
 use crate::Failure;
 use crate::input::insist;
 use crate::options::{Given, Opt};
-use crate::outlet::Outlet;
-use crate::settings::{reason, work_directory};
+use crate::output::Output;
+use crate::settings::work_directory;
 use copal_admin::client::{Answer, Client, Error as ClientError};
+use copal_base::reason;
 use copal_observe::read::read_arguments;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -64,15 +65,15 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
         Err(Failure::Text(text)) => return Ok(unreached(&text)),
         opened => opened?,
     };
-    let mut outlet = Outlet::standard();
+    let mut output = Output::standard();
     let framed = given.has('p');
     if !given.operands.is_empty() {
-        return one(&mut client, &given.operands.join(" "), framed, &mut outlet);
+        return one(&mut client, &given.operands.join(" "), framed, &mut output);
     }
     if io::stdin().is_terminal() && !framed {
-        return converse(&mut client, &mut outlet);
+        return converse(&mut client, &mut output);
     }
-    pass(&mut client, framed, &mut outlet)
+    pass(&mut client, framed, &mut output)
 }
 
 fn unreached(text: &str) -> ExitCode {
@@ -180,12 +181,12 @@ pub(crate) fn chain(error: &dyn Error) -> Failure {
 }
 
 /// One command: the words of the command line as they are, with blanks between.
-fn one(client: &mut Client, command: &str, framed: bool, outlet: &mut Outlet) -> Result<ExitCode, Failure> {
+fn one(client: &mut Client, command: &str, framed: bool, output: &mut Output) -> Result<ExitCode, Failure> {
     let answer = match client.line(command) {
         Ok(answer) => answer,
         Err(error) => return Ok(unreached(broken(&error))),
     };
-    print(&answer, framed, outlet)?;
+    print(&answer, framed, output)?;
     if answer.is_ok() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -195,24 +196,24 @@ fn one(client: &mut Client, command: &str, framed: bool, outlet: &mut Outlet) ->
     Ok(ExitCode::from(REFUSED))
 }
 
-fn print(answer: &Answer, framed: bool, outlet: &mut Outlet) -> Result<(), Failure> {
+fn print(answer: &Answer, framed: bool, output: &mut Output) -> Result<(), Failure> {
     const TRUNCATED: u16 = 201;
     if framed {
-        outlet.write(format!("{:<3} {:<8}\n", answer.code, answer.body.len()).as_bytes())?;
-        outlet.write(&answer.body)?;
-        return outlet.flush();
+        output.write(format!("{:<3} {:<8}\n", answer.code, answer.body.len()).as_bytes())?;
+        output.write(&answer.body)?;
+        return output.flush();
     }
-    outlet.write(&answer.body)?;
-    outlet.write(b"\n")?;
+    output.write(&answer.body)?;
+    output.write(b"\n")?;
     if answer.code == TRUNCATED {
-        outlet.write(b"[response was truncated]\n")?;
+        output.write(b"[response was truncated]\n")?;
     }
-    outlet.flush()
+    output.flush()
 }
 
 /// Passes what comes on the standard input to the daemon as it comes, and prints its replies, to the end of both. What the
 /// replies say makes no difference to the exit code.
-fn pass(client: &mut Client, framed: bool, outlet: &mut Outlet) -> Result<ExitCode, Failure> {
+fn pass(client: &mut Client, framed: bool, output: &mut Output) -> Result<ExitCode, Failure> {
     let input = io::stdin();
     let (mut has_more, mut has_asked) = (true, false);
     let mut bytes = vec![0; 16 << 10];
@@ -221,7 +222,7 @@ fn pass(client: &mut Client, framed: bool, outlet: &mut Outlet) -> Result<ExitCo
         if replies {
             match client.reply() {
                 Ok(Some(answer)) => {
-                    print(&answer, framed, outlet)?;
+                    print(&answer, framed, output)?;
                     if answer.code == CLOSING {
                         return Ok(ExitCode::SUCCESS);
                     }
@@ -269,7 +270,7 @@ fn wait(client: &Client, input: Option<&io::Stdin>) -> Result<(bool, bool), Fail
 }
 
 /// A conversation at a terminal: a prompt, a command, its status and its reply.
-fn converse(client: &mut Client, outlet: &mut Outlet) -> Result<ExitCode, Failure> {
+fn converse(client: &mut Client, output: &mut Output) -> Result<ExitCode, Failure> {
     let mut lines = io::stdin().lock().lines();
     let mut command = "banner".to_owned();
     loop {
@@ -277,14 +278,14 @@ fn converse(client: &mut Client, outlet: &mut Outlet) -> Result<ExitCode, Failur
             Ok(answer) => answer,
             Err(error) => return Ok(unreached(broken(&error))),
         };
-        outlet.write(format!("{}\n", answer.code).as_bytes())?;
-        print(&answer, false, outlet)?;
+        output.write(format!("{}\n", answer.code).as_bytes())?;
+        print(&answer, false, output)?;
         if answer.code == CLOSING {
             return Ok(ExitCode::SUCCESS);
         }
         command = loop {
-            outlet.write(b"varnish> ")?;
-            outlet.flush()?;
+            output.write(b"varnish> ")?;
+            output.flush()?;
             let Some(line) = lines.next() else { return Ok(ExitCode::SUCCESS) };
             let line = line?;
             if !line.trim().is_empty() {

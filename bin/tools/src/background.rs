@@ -1,7 +1,7 @@
 //! `-D` and `-P`: going to the background, and the file with the process's number.
 
 use crate::Failure;
-use crate::settings::reason;
+use copal_base::reason;
 use copal_observe::process::{Side, detach};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};

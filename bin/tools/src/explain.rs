@@ -5,7 +5,7 @@
 use crate::Failure;
 use crate::adm;
 use crate::options::{self, Given, Opt};
-use crate::outlet::Outlet;
+use crate::output::Output;
 use std::process::ExitCode;
 
 /// The options.
@@ -45,25 +45,16 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     if !answer.is_ok() {
         return Err(Failure::Text(String::from_utf8_lossy(&answer.body).into_owned()));
     }
-    let mut outlet = Outlet::standard();
-    outlet.write(answer.body.trim_ascii_end())?;
-    outlet.write(b"\n")?;
-    outlet.flush()?;
+    let mut output = Output::standard();
+    output.write(answer.body.trim_ascii_end())?;
+    output.write(b"\n")?;
+    output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The command line with the options that stand behind the URL.
 fn whole(given: &Given) -> Result<Given, Failure> {
-    let mut whole = Given { options: given.options.clone(), operands: Vec::new() };
-    let mut rest = given.operands.clone();
-    while !rest.is_empty() {
-        whole.operands.push(rest.remove(0));
-        let more = options::parse(OPTIONS, rest.into_iter().map(Into::into).collect());
-        let more = more.map_err(|fault| Failure::Usage(format!("copal explain: {fault}\n")))?;
-        whole.options.extend(more.options);
-        rest = more.operands;
-    }
-    Ok(whole)
+    options::anywhere(OPTIONS, given).map_err(|fault| Failure::Usage(format!("copal explain: {fault}\n")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! file.
 
 use crate::Failure;
-use crate::settings::{Settings, Source, reason};
+use crate::settings::{Settings, Source};
+use copal_base::reason;
 use copal_observe::process::{self, Signal};
 use copal_observe::read::{Cursor, LogFile, Next, Position, Record};
 use std::fs::File;

@@ -4,10 +4,11 @@
 use crate::Failure;
 use crate::follow::{self, Sink};
 use crate::options::{Given, Opt};
-use crate::outlet::Outlet;
+use crate::output::Output;
 use crate::select::{Selection, Wanted};
-use crate::settings::{Mode, Settings, reason};
+use crate::settings::{Mode, Settings};
 use crate::text;
+use copal_base::reason;
 use copal_observe::Tag;
 use copal_observe::read::{Grouping, Record, Transaction, file};
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
 struct Printer {
     selection: Selection,
     wanted: Wanted,
-    outlet: Outlet,
+    output: Output,
     as_text: bool,
     with_numbers: bool,
     unbuffered: bool,
@@ -61,13 +62,13 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let settings = Settings::new(given)?;
     let selection = Selection::new(given)?;
     let as_text = given.has('A') || !given.has('w');
-    let outlet = Outlet::open(given.get('w'), given.has('a'), if as_text { b"" } else { file::MAGIC });
-    let outlet =
-        outlet.map_err(|error| Failure::Text(format!("Cannot open output file ({})", reason(&error))))?;
+    let output = Output::open(given.get('w'), given.has('a'), if as_text { b"" } else { file::MAGIC });
+    let output =
+        output.map_err(|error| Failure::Text(format!("Cannot open output file ({})", reason(&error))))?;
     let mut printer = Printer {
         selection,
         wanted: Wanted::new(given),
-        outlet,
+        output,
         as_text,
         with_numbers: given.has('v'),
         unbuffered: given.has('u'),
@@ -85,8 +86,8 @@ impl Printer {
     }
 
     fn write(&mut self) -> Result<(), Failure> {
-        self.outlet.write(&self.bytes)?;
-        if self.unbuffered { self.outlet.flush() } else { Ok(()) }
+        self.output.write(&self.bytes)?;
+        if self.unbuffered { self.output.flush() } else { Ok(()) }
     }
 }
 
@@ -125,10 +126,10 @@ impl Sink for Printer {
     }
 
     fn idle(&mut self) -> Result<(), Failure> {
-        self.outlet.flush()
+        self.output.flush()
     }
 
     fn rotate(&mut self) -> Result<(), Failure> {
-        self.outlet.rotate()
+        self.output.rotate()
     }
 }

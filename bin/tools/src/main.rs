@@ -2,16 +2,19 @@
 //!
 //! `copal stat`, `log`, `ncsa`, `top`, `hist` and `adm` have the options and the output of `varnishstat` and the like
 //! of 7.1; called by one of those names (a link), the program is that tool. They read the shared memory of a running
-//! daemon, or of a Varnish 7.1, by its work directory (`-n`), or a log file (`-r`). `copal explain` is our own.
+//! daemon, or of a Varnish 7.1, by its work directory (`-n`), or a log file (`-r`). `copal explain` and `copal sim` are our
+//! own.
 //!
 //! ```text
 //! options > settings > follow: input (the log, a file) > groups > query, rate > log | ncsa | top | hist
 //!                      stat: counters                     adm, explain: the control connection
 //!                      screen: what top, hist and stat draw on
+//!                      sim: a trace > caches > a table    no daemon
 //! ```
 
 mod adm;
 mod background;
+mod display;
 mod explain;
 mod follow;
 mod hist;
@@ -20,11 +23,12 @@ mod limit;
 mod log;
 mod ncsa;
 mod options;
-mod outlet;
+mod output;
 mod pen;
 mod screen;
 mod select;
 mod settings;
+mod sim;
 mod stat;
 mod text;
 mod top;
@@ -61,6 +65,8 @@ struct Tool {
     operands: &'static str,
     /// Its own usage text, which goes to the standard error; else one is made of its options.
     usage: Option<fn(&str) -> String>,
+    /// What stands below the options in the text that is made of them.
+    notes: &'static str,
     run: fn(&options::Given) -> Result<ExitCode, Failure>,
 }
 
@@ -72,6 +78,7 @@ const TOOLS: &[Tool] = &[
         options: stat::OPTIONS,
         operands: "",
         usage: None,
+        notes: "",
         run: stat::run,
     },
     Tool {
@@ -81,6 +88,7 @@ const TOOLS: &[Tool] = &[
         options: log::OPTIONS,
         operands: "",
         usage: None,
+        notes: "",
         run: log::run,
     },
     Tool {
@@ -90,6 +98,7 @@ const TOOLS: &[Tool] = &[
         options: ncsa::OPTIONS,
         operands: "",
         usage: None,
+        notes: "",
         run: ncsa::run,
     },
     Tool {
@@ -99,6 +108,7 @@ const TOOLS: &[Tool] = &[
         options: top::OPTIONS,
         operands: "",
         usage: None,
+        notes: "",
         run: top::run,
     },
     Tool {
@@ -108,6 +118,7 @@ const TOOLS: &[Tool] = &[
         options: hist::OPTIONS,
         operands: "",
         usage: None,
+        notes: "",
         run: hist::run,
     },
     Tool {
@@ -117,6 +128,7 @@ const TOOLS: &[Tool] = &[
         options: adm::OPTIONS,
         operands: " [command [argument ...]]",
         usage: Some(adm::usage),
+        notes: "",
         run: adm::run,
     },
     Tool {
@@ -126,7 +138,18 @@ const TOOLS: &[Tool] = &[
         options: explain::OPTIONS,
         operands: " <url>",
         usage: None,
+        notes: "",
         run: explain::run,
+    },
+    Tool {
+        name: "sim",
+        varnish_name: None,
+        about: "say what a cache of a size and a policy would have hit",
+        options: sim::OPTIONS,
+        operands: " [file ...]",
+        usage: None,
+        notes: sim::NOTES,
+        run: sim::run,
     },
 ];
 
@@ -173,7 +196,7 @@ fn help() -> String {
 fn run(tool: &Tool, name: &str, arguments: Vec<OsString>) -> ExitCode {
     let usage = || match tool.usage {
         Some(usage) => usage(name),
-        None => options::usage(name, tool.operands, tool.options),
+        None => options::usage(name, tool.operands, tool.options) + tool.notes,
     };
     let outcome = match options::parse(tool.options, arguments) {
         Ok(given) if given.has('h') => {

@@ -3,8 +3,9 @@
 use crate::Failure;
 use crate::follow::{self, Sink};
 use crate::options::{Given, Opt};
-use crate::outlet::Outlet;
-use crate::settings::{Mode, Settings, reason};
+use crate::output::Output;
+use crate::settings::{Mode, Settings};
+use copal_base::reason;
 use copal_observe::format::{DEFAULT, Format, Sides, Style};
 use copal_observe::read::{Grouping, Record, Transaction};
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
 struct Lines {
     format: Format,
     sides: Sides,
-    outlet: Outlet,
+    output: Output,
     line: Vec<u8>,
 }
 
@@ -53,10 +54,10 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
         return Err(Failure::Text(format!("Invalid grouping mode: {mode}")));
     }
     let format = Format::parse(&format_text(given)?, style).map_err(Failure::Text)?;
-    let outlet = Outlet::open(given.get('w'), given.has('a'), b"");
-    let outlet =
-        outlet.map_err(|error| Failure::Text(format!("Can't open output file ({})", reason(&error))))?;
-    let mut lines = Lines { format, sides: sides(given, settings.mode), outlet, line: Vec::new() };
+    let output = Output::open(given.get('w'), given.has('a'), b"");
+    let output =
+        output.map_err(|error| Failure::Text(format!("Can't open output file ({})", reason(&error))))?;
+    let mut lines = Lines { format, sides: sides(given, settings.mode), output, line: Vec::new() };
     follow::follow(settings, &mut lines)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -90,7 +91,7 @@ impl Sink for Lines {
         for transaction in group.iter().filter(|transaction| self.sides.want(transaction)) {
             self.format.line(transaction, &mut self.line);
         }
-        self.outlet.write(&self.line)?;
+        self.output.write(&self.line)?;
         Ok(!self.line.is_empty())
     }
 
@@ -99,10 +100,10 @@ impl Sink for Lines {
     }
 
     fn idle(&mut self) -> Result<(), Failure> {
-        self.outlet.flush()
+        self.output.flush()
     }
 
     fn rotate(&mut self) -> Result<(), Failure> {
-        self.outlet.rotate()
+        self.output.rotate()
     }
 }

@@ -1,4 +1,5 @@
-//! Options of one letter, as Varnish's tools take them: `-d`, `-n name`, `-nname`, `-dn name`, `--` ends them.
+//! Options of one letter, as Varnish's tools take them: `-d`, `-n name`, `-nname`, `-dn name`, `--` ends them. Options of our
+//! own may have a name besides: `--name value`, `--name=value`.
 
 use std::ffi::OsString;
 
@@ -6,6 +7,8 @@ use std::ffi::OsString;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opt {
     pub(crate) letter: char,
+    /// Its name after `--`; empty if it has none.
+    pub(crate) long: &'static str,
     /// The name of its value, for the usage text; empty if it takes none.
     pub(crate) value: &'static str,
     pub(crate) text: &'static str,
@@ -13,11 +16,16 @@ pub(crate) struct Opt {
 
 impl Opt {
     pub(crate) const fn flag(letter: char, text: &'static str) -> Opt {
-        Opt { letter, value: "", text }
+        Opt { letter, long: "", value: "", text }
     }
 
     pub(crate) const fn value(letter: char, value: &'static str, text: &'static str) -> Opt {
-        Opt { letter, value, text }
+        Opt { letter, long: "", value, text }
+    }
+
+    /// The same option, with a name.
+    pub(crate) const fn named(self, long: &'static str) -> Opt {
+        Opt { long, ..self }
     }
 }
 
@@ -57,6 +65,20 @@ pub(crate) fn parse(table: &[Opt], arguments: Vec<OsString>) -> Result<Given, St
             given.operands.push(argument);
             break;
         };
+        if let Some((option, value)) = find_named(table, letters) {
+            let value = match (option.value, value) {
+                ("", None) => String::new(),
+                ("", Some(_)) => return Err(format!("option '--{}' doesn't allow an argument", option.long)),
+                (_, Some(value)) => value.to_owned(),
+                (_, None) => text(
+                    arguments
+                        .next()
+                        .ok_or_else(|| format!("option '--{}' requires an argument", option.long))?,
+                )?,
+            };
+            given.options.push((option.letter, value));
+            continue;
+        }
         let mut rest = letters.chars();
         while let Some(letter) = rest.next() {
             let option = table
@@ -83,6 +105,33 @@ pub(crate) fn parse(table: &[Opt], arguments: Vec<OsString>) -> Result<Given, St
     Ok(given)
 }
 
+/// Reads the options that stand behind operands, too.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn anywhere(table: &[Opt], given: &Given) -> Result<Given, String> {
+    let mut whole = Given { options: given.options.clone(), operands: Vec::new() };
+    let mut rest = given.operands.clone();
+    while !rest.is_empty() {
+        whole.operands.push(rest.remove(0));
+        let more = parse(table, rest.into_iter().map(Into::into).collect())?;
+        whole.options.extend(more.options);
+        rest = more.operands;
+    }
+    Ok(whole)
+}
+
+/// The option that `argument`, without its first dash, names, and the value behind `=`.
+fn find_named<'a>(table: &[Opt], argument: &'a str) -> Option<(Opt, Option<&'a str>)> {
+    let argument = argument.strip_prefix('-')?;
+    let (name, value) = match argument.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (argument, None),
+    };
+    let option = table.iter().find(|option| !option.long.is_empty() && option.long == name)?;
+    Some((*option, value))
+}
+
 fn text(argument: OsString) -> Result<String, String> {
     argument.into_string().map_err(|argument| format!("{argument:?} is not UTF-8"))
 }
@@ -91,11 +140,15 @@ fn text(argument: OsString) -> Result<String, String> {
 pub(crate) fn usage(tool: &str, operands: &str, table: &[Opt]) -> String {
     let mut text = format!("Usage: {tool} <options>{operands}\n\nOptions:\n");
     for option in table {
+        let name = match option.long {
+            "" => format!("-{}", option.letter),
+            long => format!("-{}|--{long}", option.letter),
+        };
         let form = match option.value {
-            "" => format!("[-{}]", option.letter),
+            "" => format!("[{name}]"),
             // Words that are values themselves, as the names of profiles.
-            value if value.starts_with('=') => format!("[-{} {}]", option.letter, &value[1..]),
-            value => format!("[-{} <{value}>]", option.letter),
+            value if value.starts_with('=') => format!("[{name} {}]", &value[1..]),
+            value => format!("[{name} <{value}>]"),
         };
         text += &format!(" {form:<25} {}\n", option.text);
     }
@@ -106,7 +159,8 @@ pub(crate) fn usage(tool: &str, operands: &str, table: &[Opt]) -> String {
 mod tests {
     use super::*;
 
-    const TABLE: &[Opt] = &[Opt::flag('d', ""), Opt::value('n', "dir", "")];
+    const TABLE: &[Opt] =
+        &[Opt::flag('d', ""), Opt::value('n', "dir", ""), Opt::value('s', "size", "").named("size")];
 
     type Parts<'a> = (&'a [(char, &'a str)], &'a [&'a str]);
 
@@ -132,5 +186,18 @@ mod tests {
         check("-- -d", Ok((&[], &["-d"])));
         check("-z", Err("invalid option -- 'z'"));
         check("-n", Err("option requires an argument -- 'n'"));
+        check("--size 1G -s 2G --size=a=b x", Ok((&[('s', "1G"), ('s', "2G"), ('s', "a=b")], &["x"])));
+        check("--size", Err("option '--size' requires an argument"));
+        check("--dir x", Err("invalid option -- '-'"));
+    }
+
+    #[test]
+    fn options_behind_operands() {
+        let line = ["x", "-d", "y", "-n", "z", "--size=1"].map(Into::into).to_vec();
+        let given = anywhere(TABLE, &parse(TABLE, line).unwrap()).unwrap();
+        assert_eq!(given.operands, ["x", "y"]);
+        let options: Vec<(char, &str)> =
+            given.options.iter().map(|(l, value)| (*l, value.as_str())).collect();
+        assert_eq!(options, [('d', ""), ('n', "z"), ('s', "1")]);
     }
 }

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::limit::Rate;
 use crate::options::Given;
+use copal_base::reason;
 use copal_observe::query::Query;
 use copal_observe::read::{Grouping, Limits};
 use copal_observe::vsm;
@@ -180,12 +181,6 @@ fn query_file(path: &str) -> Result<String, Failure> {
         return Err(Failure::Text(format!("-Q {path}: longer than {QUERY_BYTES_MAX} bytes")));
     }
     std::fs::read_to_string(path).map_err(failed)
-}
-
-/// What the kernel says, without its number.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split_once(" (os error").map_or(text.clone(), |(reason, _)| reason.to_owned())
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 
 pub mod clock;
 pub mod live;
+pub mod reason;
 pub mod schedule;
 pub mod units;
 pub mod vxid;
 
 pub use clock::{Seconds, Time};
 pub use live::{Live, LiveReader};
+pub use reason::reason;
 pub use schedule::Schedule;

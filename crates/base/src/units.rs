@@ -45,6 +45,21 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes}b")
 }
 
+/// Prints a byte count as people say it: in the largest unit that it has one of, with a decimal unless that is nothing:
+/// `1.5G`, `2T`, `17 bytes`.
+pub fn human_bytes(bytes: u64) -> String {
+    for (shift, unit) in [(50, 'P'), (40, 'T'), (30, 'G'), (20, 'M'), (10, 'k')] {
+        if bytes >> shift > 0 {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            return match tenths % 10 {
+                0 => format!("{}{unit}", tenths / 10),
+                rest => format!("{}.{rest}{unit}", tenths / 10),
+            };
+        }
+    }
+    if bytes == 0 { "0".to_owned() } else { format!("{bytes} bytes") }
+}
+
 /// Parses a duration: a number and an optional unit `ms s m h d w y`; without a unit, seconds.
 ///
 /// # Errors
@@ -121,6 +136,21 @@ pub fn push_integer(out: &mut Vec<u8>, mut value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_as_people_say_them() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023 bytes"),
+            (1024, "1k"),
+            (1536, "1.5k"),
+            (10 << 30, "10G"),
+            ((10 << 30) + 1, "10G"),
+            (u64::MAX, "16383.9P"),
+        ] {
+            assert_eq!(human_bytes(bytes), text);
+        }
+    }
 
     #[test]
     fn sizes() {

@@ -3,9 +3,10 @@
 //! The record is `explain: <reason>`, or `explain: <reason> <subroutine> <file>:<line>` where VCL decided. A fresh hit
 //! leaves none.
 
-use crate::exchange::{Exchange, Source};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::Fetch;
-use crate::reason::Reason;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use observe::{Records, Tag};
@@ -27,9 +28,9 @@ impl Exchange {
     /// has come.
     #[inline]
     pub fn reason(&self) -> Reason {
-        match &self.source {
-            Source::Private(private) => private.reason.unwrap_or(self.reason),
-            Source::Stored(_) | Source::None => self.reason,
+        match &self.obj {
+            Obj::Private(private) => private.reason.unwrap_or(self.reason),
+            Obj::Stored(_) | Obj::None => self.reason,
         }
     }
 
@@ -54,7 +55,7 @@ impl Fetch {
     pub(crate) fn refuse(&mut self, reason: Reason, decided_at: Option<At>) {
         (self.reason, self.decided_at) = (Some(reason), decided_at);
         let place = decided_at.and_then(|at| self.current.vcl.as_ref()?.instance.program.place(at));
-        log_reason(&mut self.trail.records, reason, place);
+        log_reason(&mut self.log.records, reason, place);
     }
 
     /// Where VCL decided what `reason` says, if it did.

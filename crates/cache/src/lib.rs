@@ -1,43 +1,50 @@
 //! The heart: from a client's request to its response, by way of the cache.
 //!
-//! [`exchange::Exchange`] takes a request through its steps (`request/`), a fetch through its own (`fetch/`); [`index`]
-//! finds objects, [`ban`] and [`sweep`] end them. Names no socket: connections to clients are `front`'s, those to origins
-//! `origin`'s.
+//! ```text
+//! explain            what would become of a request
+//! request            the steps of a client's request, from its head to its response
+//! exchange           what they share, as data
+//! fetch              asking an origin, storing its answer, reading segments that are fetched meanwhile
+//! body               what a response's body is made of
+//! shared, local ...  what all threads, and what one thread, have in common; small facts
+//! ```
+//! A module uses those below it. [`copal_catalog`] finds objects and ends them, [`copal_filter`] changes their bodies.
+//! Names no socket: connections to clients are `front`'s, those to origins `origin`'s.
 
-pub mod ban;
 pub mod body;
-mod cut;
 mod decision;
+mod demand;
 pub mod exchange;
 pub mod explain;
 mod fetch;
-mod filter;
-mod head;
+mod handled;
 mod header;
-pub mod host;
-mod include;
-pub mod index;
+mod host;
+pub mod known;
 pub mod local;
-pub mod marker;
+mod message;
 pub mod outages;
-pub mod parts;
-pub mod reason;
+mod pipe;
+mod purge;
+mod range_support;
+mod repeats;
 mod request;
+mod request_body;
+mod reseed;
 pub mod session;
 pub mod settings;
 pub mod shared;
-mod sparse;
-pub mod sweep;
 mod top;
 mod trouble;
 
 pub use body::Body;
-pub use copal_store::State;
-pub use exchange::{BodyError, Exchange, Outcome, RequestBody};
-pub use local::{Local, Reseed};
-pub use reason::Reason;
-pub use request::pipe::Pipe;
+pub use exchange::Exchange;
+pub use local::Local;
+pub use pipe::Pipe;
+pub use range_support::RangeSupport;
+pub use request::Outcome;
+pub use request_body::{BodyError, RequestBody};
+pub use reseed::Reseed;
 pub use session::Session;
 pub use settings::Settings;
 pub use shared::{Shared, Stores, Vcl};
-pub use sparse::{Ranges, Reader};

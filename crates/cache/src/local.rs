@@ -1,13 +1,15 @@
 //! One thread's part of the cache: what a hit needs without touching anything shared.
 
-use crate::index::Key;
-use crate::index::hot::{Hot, Known};
+use crate::known::{Hot, Known};
+use crate::reseed::Reseed;
 use crate::settings::Settings;
 use crate::shared::{Labels, Shared, Vcl};
 use base::LiveReader;
 use base::Time;
 use base::vxid::{Vxid, VxidPool};
+use catalog::index::Key;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_store as store;
@@ -15,7 +17,6 @@ use observe::{LogWriter, Stripe};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use store::Object;
 
 /// The largest body of a hot object, in bytes.
@@ -60,26 +61,6 @@ pub struct Local {
     /// The last [`Reseed`] that was followed.
     reseeded: Cell<u64>,
     waiter: Cell<u64>,
-}
-
-/// Lets the random numbers of all threads begin anew from one seed, so that what is chosen by chance can be repeated: each
-/// thread then draws the same row of numbers.
-#[derive(Debug, Default)]
-pub struct Reseed(AtomicU64);
-
-impl Reseed {
-    /// From its next number on, every thread begins with `seed`.
-    pub fn set(&self, seed: u32) {
-        // The upper half counts, so that the same seed again is seen as well; it is never zero.
-        let next = |asked: u64| Some((asked >> 32).wrapping_add(1).max(1) << 32 | u64::from(seed));
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-    }
-
-    /// Where the generator begins: near seeds are to be far apart, and none may be zero.
-    fn start(asked: u64) -> u64 {
-        let seed = asked & u64::from(u32::MAX);
-        (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
-    }
 }
 
 impl Local {
@@ -162,7 +143,7 @@ impl Local {
 
     /// A number to choose by; not for secrets. Source: Marsaglia, "Xorshift RNGs" (2003).
     pub fn random(&self) -> u64 {
-        let asked = self.shared.reseed.0.load(Ordering::Relaxed);
+        let asked = self.shared.reseed.asked();
         if asked != self.reseeded.get() {
             self.reseeded.set(asked);
             self.random.set(Reseed::start(asked));
@@ -181,8 +162,8 @@ impl Local {
         self.hot.borrow().get(key).cloned()
     }
 
-    /// Makes `object`, used at `now`, hot, unless it is large: then the counts that cores share cost little beside its bytes, and
-    /// holding on to it would keep much memory that the store wants back.
+    /// Makes `object`, used at `now`, hot, unless it is large: then the counts that cores share cost little beside its
+    /// bytes, and holding on to it would keep much memory that the store wants back.
     pub(crate) fn know(&self, object: &Arc<Object>, now: Time) -> Rc<Known> {
         if object.length().is_none_or(|length| length > HOT_MAX) {
             return Rc::new(Known::new(Arc::clone(object)));

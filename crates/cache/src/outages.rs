@@ -3,10 +3,11 @@
 //! Only a request that found nothing fresh looks here, and while all is well a look is one load. Bounded: beyond
 //! [`MOST`] objects nothing more is noted, and each request asks for itself.
 
-use crate::index::Key;
 use crate::trouble::Trouble;
 use base::Time;
+use catalog::index::Key;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_store as store;
 use parking_lot::Mutex;
 use std::collections::HashMap;

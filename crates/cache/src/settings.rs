@@ -1,8 +1,9 @@
 //! What the cache can be told, with Varnish's parameter names and defaults.
 
-use crate::ban::Pace;
 use base::Seconds;
+use catalog::ban::Pace;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_rules as rules;
 use rules::targeted::Names;
 use std::sync::Arc;

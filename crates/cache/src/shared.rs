@@ -1,22 +1,23 @@
 //! What all threads have in common.
 
-use crate::ban::Bans;
-use crate::index::Index;
-use crate::local::Reseed;
 use crate::outages::Outages;
+use crate::range_support::RangeSupport;
+use crate::reseed::Reseed;
 use crate::settings::Settings;
-use crate::sparse::Ranges;
 use base::clock::Clock;
 use base::vxid::VxidSource;
 use base::{Live, Time};
+use catalog::ban::Bans;
+use catalog::index::Index;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_origin as origin;
 use copal_store as store;
 use copal_vcl as vcl;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use store::Engine;
+use store::{Engine, Health};
 use vcl::host::{Fault, Result};
 use vcl::instance::Instance;
 use vcl::value::Value;
@@ -69,13 +70,13 @@ pub struct Shared {
     /// Which of the next sessions that wake up, and probes, are to find no room (`debug.reqpool.fail`).
     pub no_room: Arc<base::Schedule>,
     /// Which backends serve ranges.
-    pub ranges: Ranges,
+    pub range_support: RangeSupport,
     /// Makes backends while requests run. Set once, before the first VCL; tests may do without.
     pub maker: OnceLock<Arc<origin::Maker>>,
 }
 
-/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish 7.1,
-/// observed.
+/// What the log says where an attempt of [`Shared::no_room`] fails; `left` are the bits of those to come. Source: Varnish
+/// 7.1, observed.
 pub fn no_room(left: u64) -> String {
     format!("Failing due to reqpoolfail (next= 0x{left:x})")
 }
@@ -129,16 +130,19 @@ impl Stores {
             }
             StorageVar::FreeSpace => Value::Bytes(statistics.space),
             StorageVar::UsedSpace => Value::Bytes(statistics.bytes),
-            StorageVar::Happy => Value::Bool(true),
+            StorageVar::Happy => Value::Bool(store.health() == Health::Good),
         })
     }
 
-    /// The next store in turn.
+    /// The next store in turn, but for those whose device has failed.
     pub fn next(&self) -> &Arc<dyn Engine> {
         if self.named.len() == 1 {
             return &self.named[0];
         }
-        &self.named[self.turn.fetch_add(1, Ordering::Relaxed) % self.named.len()]
+        let (turn, count) = (self.turn.fetch_add(1, Ordering::Relaxed), self.named.len());
+        let in_turn = (0..count).map(|step| &self.named[turn.wrapping_add(step) % count]);
+        let mut good = in_turn.filter(|store| store.health() == Health::Good);
+        good.next().unwrap_or(&self.named[turn % count])
     }
 
     /// The size of the smallest store that objects go to by turns; `None` if none has a limit.

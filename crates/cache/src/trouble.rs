@@ -2,7 +2,6 @@
 //! (`Proxy-Status`), and of Squid (`X-Squid-Error`), by which clients of CVMFS tell a fault of the proxy from one of the
 //! server behind it.
 
-use crate::fetch::Failure;
 use crate::settings::Settings;
 use copal_net as net;
 use copal_origin as origin;
@@ -28,18 +27,6 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// What a failed exchange is called.
-    pub(crate) fn of(failure: &Failure) -> Self {
-        match failure {
-            Failure::Origin(error, backend) => Self::of_origin(error).at(backend),
-            Failure::NotABackend | Failure::Request(_) => {
-                Self::new(Kind::ProxyConfigurationError, ("ERR_CANNOT_FORWARD", 0))
-            }
-            Failure::RequestBody => Self::new(Kind::HttpRequestError, ("ERR_READ_ERROR", 0)),
-            Failure::TooLong => Self::new(Kind::HttpProtocolError, ("ERR_INVALID_RESP", 0)),
-        }
-    }
-
     /// No backend is fit to be asked.
     pub(crate) fn no_backend(director: &str) -> Self {
         Self::new(Kind::DestinationUnavailable, ("ERR_CANNOT_FORWARD", 0)).at(director)
@@ -66,11 +53,22 @@ impl Trouble {
         Self { kind: None, received: Some(status), hop, squid: ("ERR_NONE", 0) }
     }
 
+    /// What VCL made, or chose, leads to no origin.
+    pub(crate) fn misconfigured() -> Self {
+        Self::new(Kind::ProxyConfigurationError, ("ERR_CANNOT_FORWARD", 0))
+    }
+
+    /// The client's body broke off.
+    pub(crate) fn request_cut() -> Self {
+        Self::new(Kind::HttpRequestError, ("ERR_READ_ERROR", 0))
+    }
+
     fn new(kind: Kind, squid: (&'static str, i32)) -> Self {
         Self { kind: Some(kind), received: None, hop: None, squid }
     }
 
-    fn at(mut self, backend: &str) -> Self {
+    /// Names the backend.
+    pub(crate) fn at(mut self, backend: &str) -> Self {
         self.hop = Some(backend.into());
         self
     }
@@ -196,7 +194,7 @@ mod tests {
     fn refused() -> Trouble {
         let endpoint = net::Endpoint::Unix("/x".into());
         let error = Error::Connect { endpoint, source: io::Error::from_raw_os_error(111) };
-        Trouble::of(&Failure::Origin(error, "default".into()))
+        Trouble::of_origin(&error).at("default")
     }
 
     #[test]

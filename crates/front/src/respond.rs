@@ -81,6 +81,7 @@ impl Writer {
         } else {
             std::mem::swap(head, &mut exchange.head);
         }
+        let from_file = !stream.is_sealed() && exchange.body.give_to_kernel();
         let mut head_left = &head[..];
         let mut writing_s = 0.0;
         loop {
@@ -93,10 +94,13 @@ impl Writer {
             let body_bytes = gather(head_left, body, ends, chunked, frame, &mut slices);
             // The first write is timed by its progress alone: most responses have no other.
             let started = wait.then(Instant::now);
-            let written = write_all(stream, &mut slices, deadline, limits.idle).await;
+            let written = write_all(stream, &mut slices, deadline, limits.idle, from_file).await;
             *memory = recycle(slices);
             let head_bytes = head_left.len();
-            if let Err(count) = written {
+            if let Err(Unwritten { count, fault }) = written {
+                if fault {
+                    exchange.body.report_fault();
+                }
                 sent.head += count.min(head_bytes) as u64;
                 sent.body += count.saturating_sub(head_bytes).min(body_bytes) as u64;
                 return sent;
@@ -107,7 +111,7 @@ impl Writer {
             exchange.body.consume(body_bytes);
             sent.complete = match part {
                 Part::End => true,
-                Part::Some => !chunked && is_at_end(&exchange.body, sent.body),
+                Part::Some => !chunked && exchange.body.is_at_end(),
                 Part::Aborted => return sent,
                 Part::Later => false,
             };
@@ -174,20 +178,6 @@ fn gather<'out>(
     bytes
 }
 
-/// Whether the body says without waiting that it is at its end: the common end of a response, without another round.
-pub(crate) fn is_at_end(body: &Body, sent: u64) -> bool {
-    match body {
-        Body::Empty => true,
-        Body::Bytes(bytes, _) => sent >= bytes.len() as u64,
-        Body::Object(known, cursor) => {
-            known.length().is_some_and(|length| cursor.position() >= length)
-                && known.state() == copal_cache::State::Stored
-        }
-        Body::Parts(parts) => parts.is_at_end(),
-        Body::Sparse(_) | Body::Relay(_) | Body::Filtered(_) | Body::Esi(_) => false,
-    }
-}
-
 /// What `ready` says if it need not wait.
 async fn ready_now(body: &mut Body) -> Option<Result<bool, cache::body::Aborted>> {
     let mut ready = pin!(body.ready());
@@ -198,13 +188,32 @@ async fn ready_now(body: &mut Body) -> Option<Result<bool, cache::body::Aborted>
     .await
 }
 
-/// Writes all, or says how many bytes were.
+/// Not all was written.
+struct Unwritten {
+    /// How many bytes were.
+    count: usize,
+    /// What was to be written could not be read.
+    fault: bool,
+}
+
+/// After a short write: at a page that cannot be read the kernel stops as at a full socket, but never says that it goes on.
+/// How many bytes it took, if it can be asked; else whether that page is why.
+fn write_again(stream: &Stream, left: &[IoSlice<'_>]) -> Result<Option<usize>, bool> {
+    match stream.write_again(left) {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(net::is_fault(&error)),
+    }
+}
+
+/// Writes all, or says how many bytes were. Of what comes from a file the kernel may meet a page that cannot be read.
 async fn write_all(
     stream: &mut Stream,
     slices: &mut [IoSlice<'_>],
     deadline: &Deadline,
     idle: Seconds,
-) -> Result<(), usize> {
+    from_file: bool,
+) -> Result<(), Unwritten> {
     let mut left = slices;
     let mut written = 0;
     IoSlice::advance_slices(&mut left, 0);
@@ -226,8 +235,16 @@ async fn write_all(
                 written += count;
                 timed = false;
                 IoSlice::advance_slices(&mut left, count);
+                while from_file && !left.is_empty() {
+                    let again = write_again(stream, left);
+                    let again = again.map_err(|fault| Unwritten { count: written, fault })?;
+                    let Some(count) = again else { break };
+                    written += count;
+                    IoSlice::advance_slices(&mut left, count);
+                }
             }
-            _ => return Err(written),
+            Ok(_) => return Err(Unwritten { count: written, fault: false }),
+            Err(error) => return Err(Unwritten { count: written, fault: net::is_fault(&error) }),
         }
     }
     Ok(())

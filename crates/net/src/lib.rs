@@ -24,4 +24,4 @@ pub mod worker;
 pub use buffer::Buffer;
 pub use deadline::{Deadline, Elapsed, within};
 pub use endpoint::{Endpoint, connect};
-pub use stream::{Idle, Stream};
+pub use stream::{Idle, Stream, is_fault};

@@ -21,6 +21,12 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// Whether a call failed because memory that it was to read or write is not there (`EFAULT`): a page of a mapped file that
+/// its device does not give.
+pub fn is_fault(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EFAULT)
+}
+
 /// How many slices one `writev` is given at most.
 pub const SLICES_MAX: usize = 256;
 
@@ -233,6 +239,19 @@ impl Stream {
             None => self.poll_send(context, slices),
             Some(session) => session.poll_write(self, context, slices),
         }
+    }
+
+    /// Writes some of `slices` if the kernel takes them now, whether or not it has said that it would: after a short write
+    /// this tells a socket that is full ([`io::ErrorKind::WouldBlock`]) from a page that cannot be read ([`is_fault`]).
+    ///
+    /// # Errors
+    /// As `writev(2)`.
+    ///
+    /// # Panics
+    /// If the stream is sealed.
+    pub fn write_again(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        assert!(self.seal.is_none(), "what is sealed was looked at before");
+        self.io.get_ref().write_vectored(&slices[..slices.len().min(SLICES_MAX)])
     }
 
     /// Writes to the socket itself.

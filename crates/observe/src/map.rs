@@ -204,6 +204,7 @@ mod sealed {
     impl Sealed for crate::counters::Counters {}
     impl Sealed for crate::sections::Mgt {}
     impl Sealed for crate::sections::Sma {}
+    impl Sealed for crate::sections::Smf {}
     impl Sealed for crate::sections::Vbe {}
     impl Sealed for crate::sections::Lck {}
     impl Sealed for crate::sections::Mempool {}

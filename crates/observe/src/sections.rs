@@ -102,6 +102,22 @@ sections! {
 }
 
 sections! {
+    /// SMF.<store>: a store in a file.
+    Smf(id: 9, name: "smf", label: "SMF", text: "A file store", order: 50) {
+        c_req: Counter Integer Info "Requests for room";
+        c_fail: Counter Integer Info "Requests for room that failed";
+        c_bytes: Counter Bytes Info "Bytes handed out";
+        c_freed: Counter Bytes Info "Bytes given back";
+        g_alloc: Gauge Integer Info "Pieces in use";
+        g_bytes: Gauge Bytes Info "Bytes in use";
+        g_space: Gauge Bytes Info "Bytes free";
+        g_smf: Gauge Integer Info "Pieces in use, and free ones";
+        g_smf_frag: Gauge Integer Info "Free pieces of fewer than 128 granules";
+        g_smf_large: Gauge Integer Info "Free pieces of more";
+    }
+}
+
+sections! {
     /// VBE.<vcl>.<backend>: a backend.
     Vbe(id: 5, name: "vbe", label: "VBE", text: "A backend", order: 60) {
         happy: Bitmap Bitmap Info "Outcomes of the last probes, newest in the lowest bit";
@@ -212,7 +228,7 @@ macro_rules! is_section {
     };
 }
 
-is_section! { Mgt Sma Vbe Lck Mempool Xkey }
+is_section! { Mgt Sma Smf Vbe Lck Mempool Xkey }
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +238,7 @@ mod tests {
     fn sections_are_as_large_as_their_rows() {
         assert_eq!(size_of::<Vbe>(), 8 * Vbe::KIND.points.len());
         assert_eq!(size_of::<Sma>(), 8 * Sma::KIND.points.len());
+        assert_eq!(size_of::<Smf>(), 8 * Smf::KIND.points.len());
         assert_eq!(size_of::<Mgt>(), 8 * Mgt::KIND.points.len());
         assert_eq!(size_of::<Lck>(), 8 * Lck::KIND.points.len());
         assert_eq!(size_of::<Mempool>(), 8 * Mempool::KIND.points.len());

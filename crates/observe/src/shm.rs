@@ -10,7 +10,7 @@ use crate::counters::{COPAL, Counter, Counters, MAIN};
 use crate::map::{Mapping, View};
 use crate::point::SectionKind;
 use crate::records::LogWriter;
-use crate::sections::{LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Vbe, Xkey};
+use crate::sections::{LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Smf, Vbe, Xkey};
 use crate::vsl::{self, Ring};
 use crate::vsm::{Directory, MANAGER, Segment, WORKER};
 use copal_base::Time;
@@ -160,7 +160,7 @@ struct Stripes {
 impl CounterSet {
     fn create(directory: &Arc<Directory>, now: Time) -> io::Result<CounterSet> {
         let mut documents = Vec::new();
-        for kind in [&MAIN, &COPAL, Sma::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND, Xkey::KIND] {
+        for kind in [&MAIN, &COPAL, Sma::KIND, Smf::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND, Xkey::KIND] {
             documents.push(add_document(directory, kind)?);
         }
         let main = add_values(directory, "Stat", MAIN.label, &MAIN, MAIN.points.len())?;
@@ -250,6 +250,14 @@ impl CounterSet {
     /// # Errors
     /// The file that could not be made, and why.
     pub fn memory_store(&self, name: &str) -> io::Result<Live<Sma>> {
+        Live::add(&self.directory, name)
+    }
+
+    /// Counters of a store in a file.
+    ///
+    /// # Errors
+    /// The file that could not be made, and why.
+    pub fn file_store(&self, name: &str) -> io::Result<Live<Smf>> {
         Live::add(&self.directory, name)
     }
 

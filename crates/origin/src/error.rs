@@ -183,8 +183,7 @@ impl Error {
             Self::Busy => format!("backend {backend}: busy"),
             Self::Connect { source, .. } => {
                 // The number stands before it already.
-                let text = source.to_string();
-                let text = text.split_once(" (os error").map_or(text.as_str(), |(text, _)| text);
+                let text = copal_base::reason(source);
                 format!("backend {backend}: fail errno {} ({text})", source.raw_os_error().unwrap_or(0))
             }
             // The rest of a broken head is for `Debug`.

@@ -141,87 +141,38 @@ mod tests {
 
     #[test]
     fn rfc9110_7_6_1_copies() {
-        check(
-            Copy::PassRequest,
-            &[
-                "Host",
-                "Authorization",
-                "Cookie",
-                "Via",
-                "X-Forwarded-For",
-                "Content-Length",
-                "Proxy-Authenticate",
-                "Proxy-Authorization",
-                "Range",
-                "If-Range",
-                "If-None-Match",
-                "Cache-Control",
-                "Age",
-                "Accept-Ranges",
-                "Content-Range",
-                "ETag",
-                "Date",
-            ],
-        );
+        const ALL: [&str; 17] = [
+            "Host",
+            "Authorization",
+            "Cookie",
+            "Via",
+            "X-Forwarded-For",
+            "Content-Length",
+            "Proxy-Authenticate",
+            "Proxy-Authorization",
+            "Range",
+            "If-Range",
+            "If-None-Match",
+            "Cache-Control",
+            "Age",
+            "Accept-Ranges",
+            "Content-Range",
+            "ETag",
+            "Date",
+        ];
+        let without = |left_out: &[&str]| -> Vec<&str> {
+            ALL.into_iter().filter(|name| !left_out.contains(name)).collect()
+        };
+        const PROXY: [&str; 2] = ["Proxy-Authenticate", "Proxy-Authorization"];
+        const PARTS: [&str; 2] = ["Range", "Accept-Ranges"];
+        check(Copy::PassRequest, &ALL);
+        check(Copy::PassResponse, &ALL);
         check(
             Copy::FetchRequest,
             &["Host", "Authorization", "Cookie", "Via", "X-Forwarded-For", "Age", "ETag", "Date"],
         );
-        check(
-            Copy::PassResponse,
-            &[
-                "Host",
-                "Authorization",
-                "Cookie",
-                "Via",
-                "X-Forwarded-For",
-                "Content-Length",
-                "Proxy-Authenticate",
-                "Proxy-Authorization",
-                "Range",
-                "If-Range",
-                "If-None-Match",
-                "Cache-Control",
-                "Age",
-                "Accept-Ranges",
-                "Content-Range",
-                "ETag",
-                "Date",
-            ],
-        );
-        check(
-            Copy::StoreResponse,
-            &[
-                "Host",
-                "Authorization",
-                "Cookie",
-                "Via",
-                "X-Forwarded-For",
-                "Content-Length",
-                "If-Range",
-                "If-None-Match",
-                "Cache-Control",
-                "ETag",
-                "Date",
-            ],
-        );
-        check(
-            Copy::StoreWhole,
-            &[
-                "Host",
-                "Authorization",
-                "Cookie",
-                "Via",
-                "X-Forwarded-For",
-                "Content-Length",
-                "If-Range",
-                "If-None-Match",
-                "Cache-Control",
-                "Content-Range",
-                "ETag",
-                "Date",
-            ],
-        );
+        check(Copy::StoreResponse, &without(&[&PROXY[..], &PARTS, &["Age", "Content-Range"]].concat()));
+        check(Copy::StoreWhole, &without(&[&PROXY[..], &PARTS, &["Age"]].concat()));
     }
 
     #[test]

@@ -8,12 +8,19 @@
 //! | below the mark | never again | at any time, after loading the mark with `Acquire` |
 //! | at and above the mark | through [`Block::room`] | never |
 //!
+//! Of a block in a file the kernel alone reads through the map, and nobody writes through it: see [`crate::file`]. Its
+//! writer may cut it behind the mark, so its size shrinks while others read.
+//!
 //! The mark itself lives with the object (it counts over all its blocks) and is moved with `Release` after the write.
 #![allow(unsafe_code)]
 
+use crate::file::arena::Arena;
 use crate::pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The largest block that is cut from a slab. None is under a sanitizer: it watches blocks that the allocator gives, not
 /// those within them.
@@ -52,11 +59,13 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, pool::ALIGNMENT).expect("a block is far smaller than the address space")
 }
 
-/// A fixed piece of memory.
+/// A fixed piece of memory, or of a file.
 #[derive(Debug)]
 pub(crate) struct Block {
     start: NonNull<u8>,
-    size: usize,
+    size: AtomicUsize,
+    /// The file it is of. `start` is where it is mapped then.
+    file: Option<Arc<Arena>>,
 }
 
 // SAFETY: the memory is owned; the table above says that no byte is written while another thread may read it.
@@ -67,7 +76,12 @@ unsafe impl Sync for Block {}
 impl Block {
     /// A block of `size` bytes; see [`allocate`].
     pub(crate) fn new(size: usize) -> Self {
-        Self { start: allocate(size), size }
+        Self { start: allocate(size), size: AtomicUsize::new(size), file: None }
+    }
+
+    /// A block of a file, for [`Arena::allocate`].
+    pub(crate) fn in_file(file: Arc<Arena>, start: NonNull<u8>, size: usize) -> Self {
+        Self { start, size: AtomicUsize::new(size), file: Some(file) }
     }
 
     /// A block that holds just `bytes`.
@@ -78,8 +92,52 @@ impl Block {
         block
     }
 
+    /// How many bytes it has room for.
     pub(crate) fn size(&self) -> usize {
-        self.size
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// The file it lies in.
+    pub(crate) fn file(&self) -> Option<&Arena> {
+        self.file.as_deref()
+    }
+
+    /// How many bytes of memory or file it takes.
+    pub(crate) fn footprint(&self) -> u64 {
+        let size = self.size() as u64;
+        self.file.as_ref().map_or(size, |file| file.rounded(size))
+    }
+
+    /// Gives back what of a block in a file lies behind its first `kept` bytes, which are all that was written.
+    pub(crate) fn cut(&self, kept: usize) {
+        let size = self.size();
+        if let Some(file) = &self.file
+            && 0 < kept
+            && kept < size
+        {
+            self.size.store(kept, Ordering::Relaxed);
+            file.cut(self.start, size, kept);
+        }
+    }
+
+    /// Reads the bytes from `from` on of a block in a file, which are below the fill mark, until `buffer` is full.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn copy_to(&self, from: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        assert!(from + buffer.len() <= self.size(), "reading behind a block's end");
+        file.read(self.start, from, buffer)
+    }
+
+    /// Writes to a block in a file. Behind the block's size it may reach to the end of the extent.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub(crate) fn write(&self, to: usize, bytes: &[u8]) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        assert!((to + bytes.len()) as u64 <= self.footprint(), "writing behind an extent's end");
+        file.write(self.start, to, bytes)
     }
 
     /// The bytes `from..to`.
@@ -90,7 +148,11 @@ impl Block {
     /// # Safety
     /// `to` is not above the fill mark as the caller loaded it with `Acquire`.
     pub(crate) unsafe fn read(&self, from: usize, to: usize) -> &[u8] {
-        assert!(from <= to && to <= self.size, "range {from}..{to} lies outside a block of {}", self.size);
+        assert!(
+            from <= to && to <= self.size(),
+            "range {from}..{to} lies outside a block of {}",
+            self.size()
+        );
         // SAFETY: in bounds by the assertion; final by the caller's promise; all memory of a block is initialised.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(from), to - from) }
     }
@@ -101,19 +163,22 @@ impl Block {
     /// If `from` lies outside the block.
     ///
     /// # Safety
-    /// The caller is the one writer, and `from` is not below the fill mark.
+    /// The caller is the one writer, `from` is not below the fill mark, and the block is not of a file.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn room(&self, from: usize) -> &mut [u8] {
-        assert!(from <= self.size, "offset {from} lies outside a block of {}", self.size);
+        assert!(from <= self.size(), "offset {from} lies outside a block of {}", self.size());
         // SAFETY: in bounds by the assertion; no reader goes above the mark and the caller is the one writer.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), self.size - from) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), self.size() - from) }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this size, and nobody borrows from a block that is dropped.
-        unsafe { release(self.start, self.size) }
+        match &self.file {
+            Some(file) => file.release(self.start, self.size()),
+            // SAFETY: allocated in `new` with this size, and nobody borrows from a block that is dropped.
+            None => unsafe { release(self.start, self.size()) },
+        }
     }
 }
 

@@ -39,9 +39,20 @@ impl Extent {
         self.offset + self.block.size() as u64
     }
 
+    /// How much memory or file it takes.
     pub(crate) fn size(&self) -> u64 {
-        self.block.size() as u64
+        self.block.footprint()
     }
+}
+
+/// What becomes of the last extent when a body is complete.
+pub(crate) enum Tail {
+    /// It stays as it is.
+    Whole,
+    /// This takes its place; none if that is empty.
+    Copied(Extent),
+    /// So many bytes of it stay.
+    Cut(usize),
 }
 
 /// One reader of a growing object.
@@ -167,8 +178,8 @@ impl Object {
         self.size_locked()
     }
 
-    /// Ends its life as far as new requests are concerned: it counts no longer as stored, and leaves the eviction order.
-    /// True for the first who does. The caller takes it out of the index.
+    /// Ends its life in memory as far as new requests are concerned: it counts no longer as stored, and leaves the eviction
+    /// order. True for the first who does. The caller takes it out of the index, and ends its entry, if it has one.
     pub fn unlink(&self) -> bool {
         {
             // Under the lock, so that no extent is added between the sum and the mark.
@@ -281,9 +292,9 @@ impl Object {
         self.state.fetch_or(WINDOW_BIT, Ordering::Release);
     }
 
-    /// Ends the fill: the extents are final now, with `tail` in place of the last one if given; those of a windowed body
+    /// Ends the fill: the extents are final now, of the last one what `tail` says; those of a windowed body
     /// are left to the readers that still hold the object. Returns by how much memory shrank. Called by the one writer.
-    pub(crate) fn finish(&self, end: State, tail: Option<Extent>) -> u64 {
+    pub(crate) fn finish(&self, end: State, tail: Tail) -> u64 {
         debug_assert_ne!(end, State::Filling);
         let mut shrunk = 0;
         let wakers = {
@@ -308,13 +319,22 @@ impl Object {
 }
 
 /// Leaves only what readers of a complete body need, and returns by how much its memory shrank.
-fn seal(slot: &mut Option<Box<Rest>>, tail: Option<Extent>) -> u64 {
+fn seal(slot: &mut Option<Box<Rest>>, tail: Tail) -> u64 {
     let Some(rest) = slot else { return 0 };
     let before = rest.size();
-    if let Some(tail) = tail {
-        rest.extents.pop_back();
-        if tail.size() > 0 {
-            rest.extents.push_back(tail);
+    match tail {
+        Tail::Whole => {}
+        Tail::Copied(extent) => {
+            rest.extents.pop_back();
+            if extent.size() > 0 {
+                rest.extents.push_back(extent);
+            }
+        }
+        Tail::Cut(0) => _ = rest.extents.pop_back(),
+        Tail::Cut(kept) => {
+            if let Some(last) = rest.extents.back() {
+                last.block.cut(kept);
+            }
         }
     }
     let shrunk = before - rest.size();

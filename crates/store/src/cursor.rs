@@ -1,6 +1,7 @@
 //! Reading a range of an object, also while it is being filled.
 
 use crate::body::Extent;
+use crate::mapped::Copied;
 use crate::object::{Object, State};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,15 +15,19 @@ pub struct Cut;
 /// [`Cursor::close`]: the writer of a windowed body waits for readers that have not left.
 #[derive(Debug)]
 pub struct Cursor {
-    at: u64,
+    pub(crate) at: u64,
     /// The first byte that is not wanted; `u64::MAX` for all.
-    end: u64,
+    pub(crate) end: u64,
     /// The extent under `at`, while the object's extents are not final.
-    current: Option<Extent>,
+    pub(crate) current: Option<Extent>,
     /// The place in the object's list of readers, if it was filling.
     ticket: Option<u32>,
     /// The object keeps a window, and what is wanted had passed before this reader came.
     late: bool,
+    /// What it gives of a file is for system calls alone.
+    pub(crate) for_kernel: bool,
+    /// The bytes that were read from a file last.
+    pub(crate) copied: Option<Box<Copied>>,
 }
 
 impl Cursor {
@@ -31,7 +36,8 @@ impl Cursor {
     /// If the object keeps only a window of its body and that has moved on, [`Cursor::poll_ready`] answers [`Cut`] at once,
     /// before any byte.
     pub fn new(object: &Object, from: u64, end: u64) -> Self {
-        let mut cursor = Self { at: from, end, current: None, ticket: None, late: false };
+        let mut cursor =
+            Self { at: from, end, current: None, ticket: None, late: false, for_kernel: false, copied: None };
         if from >= end || (object.state() != State::Filling && !object.is_windowed()) {
             return cursor;
         }
@@ -72,7 +78,11 @@ impl Cursor {
             // The state before the mark: a mark loaded after `Stored` was seen is the last one.
             let state = object.state();
             if object.filled() > self.at {
-                return Poll::Ready(self.find_extent(object).map(|()| true));
+                let mut found = self.find_extent(object);
+                if object.is_in_file() {
+                    found = found.and_then(|()| self.load(object));
+                }
+                return Poll::Ready(found.map(|()| true));
             }
             match state {
                 State::Stored => return Poll::Ready(Ok(false)),
@@ -110,6 +120,9 @@ impl Cursor {
         max: usize,
         out: &mut Vec<IoSlice<'object>>,
     ) {
+        if object.is_in_file() && self.copied_slices(object, out) {
+            return;
+        }
         let limit = object.filled().min(self.end);
         let first = object.first_capacity().min(limit);
         let most = out.len().saturating_add(max);
@@ -161,6 +174,7 @@ impl Cursor {
     /// Leaves the object; a writer that waits for this reader goes on.
     pub fn close(&mut self, object: &Object) {
         self.current = None;
+        self.copied = None;
         self.report(object, None);
         self.ticket = None;
     }
@@ -201,7 +215,8 @@ impl Cursor {
 }
 
 /// Appends the bytes `from..end` of a body that is stored whole, at most `max` pieces, in order: for a reader that looks at
-/// several places at once and needs no cursor. Of a body that is not final, only what lies in the object's first block.
+/// several places at once and needs no cursor. Of a body that is not final or lies in a file, only what lies in the object's
+/// first block.
 pub fn stored_slices<'object>(
     object: &'object Object,
     from: u64,
@@ -218,6 +233,7 @@ pub fn stored_slices<'object>(
         at = first;
     }
     if at < limit
+        && !object.is_in_file()
         && let Some(extents) = object.sealed()
     {
         push_all(object, extents, at, limit, most, out);

@@ -1,10 +1,16 @@
-//! What every storage engine offers to the cache.
+//! What every storage engine offers to the cache, and what it asks of who keeps the index.
 
+use crate::entry::Entry;
+use crate::file::FileStatistics;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::object::{Attributes, Object};
+use crate::report::Report;
+use crate::volume::Facts;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// A response about to be stored.
 #[derive(Debug)]
@@ -33,11 +39,102 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Whoever keeps the index: told of each object that was evicted. Called with no lock of the engine held, from within
-/// [`Engine::begin`], [`Fill::room`] or [`Fill::append`]; the object is unlinked already.
+/// Why an entry did not become a resident object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotLoaded {
+    /// The record was evicted or removed meanwhile.
+    Gone,
+    /// What the device gave is not what was written; the entry is ended.
+    Damaged,
+    /// The device failed to read.
+    Unreadable,
+    /// Memory has no room for it, even after evicting what may be evicted. The entry stays.
+    Full,
+}
+
+/// Told how a load went: with the object as soon as its head and its first bytes are verified; the rest may still come, and
+/// the object is being filled then. Called on a thread of the engine's.
+pub type Loaded = Box<dyn FnOnce(Result<Arc<Object>, NotLoaded>) + Send>;
+
+/// Whoever keeps the index. Called with no lock of the engine held.
 pub trait Evictions: Send + Sync {
-    /// Takes `object` out of the index.
+    /// `object` was evicted from memory, and is unlinked: it is to be taken out of the index. If it has an entry, that stands
+    /// for it from now on. Called from within [`Engine::begin`], [`Fill::room`] or [`Fill::append`].
     fn evicted(&self, object: &Arc<Object>);
+
+    /// What the index wants to know of `object` when it finds its entry after a start, without reading its head. It may
+    /// change what the object's entry is found by; at most 64 KiB.
+    fn links(&self, _object: &Object) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The head of `object` in a form that outlives the process.
+    fn pack_head(&self, object: &Object) -> Vec<u8> {
+        object.head().to_vec()
+    }
+
+    /// What an entry remembers of a variant: 0 if that is empty, and not 0 otherwise.
+    fn variant_hash(&self, variant: &[u8]) -> u32 {
+        if variant.is_empty() { 0 } else { crc32c::crc32c(variant).max(1) }
+    }
+
+    /// A head as the cache wants it, from what [`Evictions::pack_head`] gave; `None` if it is none.
+    fn unpack_head(&self, packed: &[u8]) -> Option<Vec<u8>> {
+        Some(packed.to_vec())
+    }
+
+    /// The record of `object` stands on a device as `entry`: it is that object's from now on ([`Object::set_entry`]), and
+    /// what changed of the object while it was written is set anew there. False if the object is not in the index any more:
+    /// the record is removed then.
+    fn written(&self, _object: &Arc<Object>, _entry: Entry) -> bool {
+        false
+    }
+
+    /// Whether the object of `entry` is resident and was used since it came.
+    fn is_used(&self, _entry: Entry, _facts: &Facts) -> bool {
+        false
+    }
+
+    /// What `entry` stood for stands on another device as `new`. False if the index does not know `entry` any more.
+    fn moved(&self, _entry: Entry, _new: Entry) -> bool {
+        false
+    }
+
+    /// `entry` has ended: its region was evicted, or its record is damaged.
+    fn entry_ended(&self, _entry: Entry, _facts: &Facts, _links: &[u8]) {}
+}
+
+/// What changes of an object that has a record.
+pub(crate) trait Keeper: Send + Sync {
+    /// `object` is complete.
+    fn stored(&self, object: &Arc<Object>);
+
+    /// The times of `entry` are these: origin time, and ttl, grace and keep.
+    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]);
+
+    /// `entry` was tested against all bans up to `ban`.
+    fn set_ban(&self, entry: Entry, ban: u32);
+
+    /// The object of `entry` leaves memory; it was used so.
+    fn note_use(&self, entry: Entry, hits: u32, last_use: u32);
+
+    /// Whether so much waits to be written that fills are to wait for it: that memory cannot be evicted yet. `waker` is called
+    /// when some of it was written.
+    fn is_behind(&self, waker: &Waker) -> bool;
+}
+
+/// Whether a store takes objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Health {
+    /// It does.
+    #[default]
+    Good,
+    /// Some of its devices are out of use.
+    Degraded,
+    /// It takes no more objects, as it is being emptied.
+    Draining,
+    /// It takes no more objects and will not recover; what it has may still be read, or is dropped.
+    Failed,
 }
 
 /// What an engine has done and holds, with the meaning of Varnish's `SMA` counters.
@@ -62,8 +159,10 @@ pub struct Statistics {
     pub space: u64,
     /// Objects evicted to make room.
     pub evicted: u64,
-    /// Objects that eviction passed over because they had been used.
+    /// How often eviction passed an object over because it had been or was being used.
     pub moved: u64,
+    /// Of an engine that keeps bodies in a file: what of the file is given out. `space` is that of the file then.
+    pub file: Option<FileStatistics>,
 }
 
 /// A place for objects.
@@ -71,7 +170,7 @@ pub trait Engine: Send + Sync {
     /// The name given with `-s`.
     fn name(&self) -> &str;
 
-    /// The kind given with `-s` (`malloc`).
+    /// The kind given with `-s` (`malloc`, `file`).
     fn kind(&self) -> &'static str;
 
     /// Begins to store a response, evicting others to make room. [`Evictions::evicted`] is called from here: the caller
@@ -100,6 +199,89 @@ pub trait Engine: Send + Sync {
     /// How many bytes it may keep; `None` if there is no limit.
     fn size(&self) -> Option<u64>;
 
+    /// How many objects one request for room may evict (Varnish's parameter `nuke_limit`, default 50).
+    fn set_evict_max(&self, count: u64);
+
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
+
+    /// Evicts objects until `bytes` fewer are held, or nothing is left that may go. How many fewer there are.
+    fn shrink(&self, bytes: u64) -> u64;
+
+    /// Whether it takes objects.
+    fn health(&self) -> Health {
+        Health::Good
+    }
+
+    /// The numbers of its devices; empty for an engine that lives in memory alone.
+    fn devices(&self) -> std::ops::Range<u32> {
+        0..0
+    }
+
+    /// What is known of `entry`, one of its devices'; `None` if it has ended.
+    fn facts(&self, _entry: Entry) -> Option<Facts> {
+        None
+    }
+
+    /// Calls `each` with every entry, and what [`Evictions::links`] said of it when it was written.
+    fn entries(&self, _each: &mut dyn FnMut(Entry, &Facts, &[u8])) {}
+
+    /// Makes `entry` a resident object, off the caller's thread; `loaded` hears of it once.
+    fn load(&self, _entry: Entry, loaded: Loaded) {
+        loaded(Err(NotLoaded::Gone));
+    }
+
+    /// The head of `entry` as [`Evictions::pack_head`] gave it, read on the caller's thread; `None` if it cannot be had.
+    fn read_head(&self, _entry: Entry) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Ends `entry`: it is purged, banned, replaced or expired. Durable as a purge is.
+    fn remove(&self, _entry: Entry) {}
+
+    /// What [`Evictions::links`] said of `entry` when it was written.
+    fn links(&self, _entry: Entry) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Sets new times of an entry whose object is not resident: origin time, and ttl, grace and keep.
+    fn set_times(&self, _entry: Entry, _origin_time: f64, _spans: [f32; 3]) {}
+
+    /// Notes that an entry was tested against all bans up to `ban`.
+    fn set_ban(&self, _entry: Entry, _ban: u32) {}
+
+    /// Keeps a ban of that number, time and text; durable soon, and before [`Engine::sync`] returns.
+    fn add_ban(&self, _number: u64, _time: f64, _text: &[u8]) {}
+
+    /// The bans that it has kept, oldest first.
+    fn bans(&self) -> Vec<(u64, f64, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// Ends in order: writes what waits to be written. Nothing is stored or loaded after.
+    fn close(&self) {}
+
+    /// Waits until all that was removed or changed is durable, and every ban.
+    ///
+    /// # Errors
+    /// What a device said.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Does what need not be done at once, as dropping the objects of a damaged device. Called about every second, from a
+    /// thread that serves nobody; [`Evictions::evicted`] is called from here.
+    fn tend(&self) {}
+
+    /// What it says of itself to people.
+    fn report(&self) -> Report {
+        let statistics = self.statistics();
+        Report {
+            size: self.size(),
+            used: statistics.linked,
+            objects: statistics.objects,
+            entries: None,
+            health: self.health(),
+            devices: Vec::new(),
+        }
+    }
 }

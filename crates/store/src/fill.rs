@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::block::Block;
-use crate::body::Extent;
+use crate::body::{Extent, Tail};
 use crate::engine::Full;
+use crate::file::staging::Staging;
 use crate::memory::Space;
 use crate::object::{Object, State};
 use crate::pool;
@@ -39,6 +40,10 @@ pub struct Fill {
     windowed: bool,
     ended: bool,
     patience: u32,
+    /// Of an object in a file: what is to be written to it.
+    staging: Staging,
+    /// Bytes were lost on the way to a file: the object can only fail.
+    broken: bool,
 }
 
 impl Fill {
@@ -52,6 +57,8 @@ impl Fill {
             windowed: false,
             ended: false,
             patience: PATIENCE,
+            staging: Staging::default(),
+            broken: false,
         }
     }
 
@@ -77,21 +84,38 @@ impl Fill {
     ///
     /// # Errors
     /// [`Full`] if another extent is needed and there is no room: the caller gives up, or goes on with
-    /// [`Fill::keep_window`].
+    /// [`Fill::keep_window`]. After an error of the device there is no room even then.
     pub fn room(&mut self) -> Result<&mut [u8], Full> {
+        if self.broken {
+            return Err(Full);
+        }
         if self.left_in_tail() == 0 && self.left_to_come() > 0 {
             self.extend()?;
         }
         Ok(self.tail_room())
     }
 
-    /// Publishes `bytes` that were written into the room.
+    /// As [`Fill::room`], but waits where further memory is needed while the store's devices are behind with what is to be
+    /// written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at any time.
+    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<&mut [u8], Full>> {
+        let grows = self.left_in_tail() == 0 && self.left_to_come() > 0 && !self.windowed;
+        if grows
+            && let Some(keeper) = self.space.keeper()
+            && keeper.is_behind(context.waker())
+        {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.room())
+    }
+
+    /// Publishes `bytes` that were written into the room. If a device cannot take them, readers never see them nor what
+    /// follows, there is no room any more, and the object fails.
     ///
     /// # Panics
     /// If that is more than the room.
     pub fn advance(&mut self, bytes: usize) {
         assert!(bytes as u64 <= self.left_in_tail(), "more bytes than the room holds");
-        if bytes > 0 {
+        if bytes > 0 && self.write_out(bytes) {
             self.filled += bytes as u64;
             self.object.publish(self.filled);
         }
@@ -141,11 +165,12 @@ impl Fill {
     /// never stored as if it were whole.
     pub fn commit(mut self) {
         self.ended = true;
-        if self.left_to_come() > 0 && self.length.is_some() {
-            self.object.finish(State::Failed, None);
+        let is_short = self.left_to_come() > 0 && self.length.is_some();
+        if is_short || self.is_lost() {
+            self.object.finish(State::Failed, Tail::Whole);
             return;
         }
-        let tail = if self.windowed { None } else { self.trimmed_tail() };
+        let tail = if self.windowed { Tail::Whole } else { self.trimmed_tail() };
         self.object.finish(State::Stored, tail);
         if !self.windowed {
             self.space.join_order(&self.object);
@@ -233,7 +258,12 @@ impl Fill {
 
     fn tail_room(&mut self) -> &mut [u8] {
         let filled = self.filled;
-        // SAFETY: `self` is the one writer, and `filled` is the mark it published.
+        if let Some(extent) = &self.tail
+            && extent.block.file().is_some()
+        {
+            return self.staging.room(&extent.block, (filled - extent.offset) as usize);
+        }
+        // SAFETY: `self` is the one writer, `filled` is the mark it published, and the block is in memory.
         unsafe {
             match &self.tail {
                 Some(extent) => extent.block.room((filled - extent.offset) as usize),
@@ -242,16 +272,34 @@ impl Fill {
         }
     }
 
+    /// Has `bytes` that follow the mark where readers find them; false if they are lost.
+    fn write_out(&mut self, bytes: usize) -> bool {
+        if let Some(extent) = &self.tail
+            && extent.block.file().is_some()
+        {
+            let at = (self.filled - extent.offset) as usize;
+            self.broken = self.broken || self.staging.write(&extent.block, at, bytes).is_err();
+        }
+        !self.broken
+    }
+
+    /// Whether what was written cannot be read again.
+    fn is_lost(&self) -> bool {
+        self.broken || self.space.file.as_ref().is_some_and(|file| file.is_damaged())
+    }
+
     /// Adds an extent: as much as is to come if that is known, else four times what is there.
     fn extend(&mut self) -> Result<(), Full> {
         let guess = if self.length.is_some() { self.left_to_come() } else { self.filled.saturating_mul(4) };
         let size = guess.clamp(EXTENT_MIN, EXTENT_MAX).min(self.left_to_come());
-        if self.windowed {
+        let block = if self.windowed {
             self.space.hold(size);
+            Block::new(size as usize)
         } else {
-            self.space.reserve(size)?;
-        }
-        let extent = Extent { offset: self.filled, block: Arc::new(Block::new(size as usize)) };
+            self.space.allocate(size, self.left_to_come())?
+        };
+        let extent = Extent { offset: self.filled, block: Arc::new(block) };
+        let size = extent.size();
         let added = self.object.with_rest(|rest| {
             rest.extents.push_back(extent.clone());
             // Unlinked meanwhile (purged, replaced): it counts as held only. Asked under the lock, as `unlink` takes the
@@ -265,22 +313,26 @@ impl Fill {
         Ok(())
     }
 
-    /// The last extent without its empty part, if that is worth a copy. Readers that hold the old one keep it.
-    fn trimmed_tail(&self) -> Option<Extent> {
-        let extent = self.tail.as_ref()?;
+    /// The last extent without its empty part, if that is worth a copy. Readers that hold the old one keep it. In a file
+    /// it is cut where it is.
+    fn trimmed_tail(&self) -> Tail {
+        let Some(extent) = &self.tail else { return Tail::Whole };
         let used = self.filled - extent.offset;
+        if extent.block.file().is_some() {
+            return Tail::Cut(used as usize);
+        }
         if extent.size() - used <= (used / 8).max(64) {
-            return None;
+            return Tail::Whole;
         }
         let bytes = self.object.extent_bytes(extent, extent.offset, self.filled);
-        Some(Extent { offset: extent.offset, block: Arc::new(Block::holding(bytes)) })
+        Tail::Copied(Extent { offset: extent.offset, block: Arc::new(Block::holding(bytes)) })
     }
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
         if !self.ended {
-            self.object.finish(State::Failed, None);
+            self.object.finish(State::Failed, Tail::Whole);
         }
     }
 }

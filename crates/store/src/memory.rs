@@ -8,25 +8,25 @@
 //! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
 //! rounded up by (1 to 5 percent on average, see `pool`).
 
-use crate::engine::{Creation, Engine, Evictions, Full, Statistics};
+use crate::block::Block;
+use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
+use crate::eviction::{Item as _, LOOK_MAX, Order, Policy};
+use crate::file::arena::Arena;
+use crate::file::heads_max;
 use crate::fill::Fill;
 use crate::first::{self, First};
 use crate::hold::Hold;
-use crate::lru::Lru;
 use crate::object::Object;
 use crate::pool;
-use parking_lot::Mutex;
+use parking_lot::{FairMutex, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The longest body whose announced length is believed.
 const LENGTH_MAX: u64 = i64::MAX as u64;
 
 /// What an object takes besides its blocks: itself, with the two counts of its `Arc`.
 pub(crate) const OBJECT_BYTES: u64 = 128;
-
-/// How many of the oldest objects are looked at for one that nobody reads.
-const LOOK_MAX: usize = 64;
 
 /// The memory engine.
 pub struct Memory {
@@ -37,14 +37,22 @@ pub struct Memory {
 pub(crate) struct Space {
     /// The engine's name.
     pub(crate) name: String,
+    /// Where bodies are kept, if not in memory. What follows counts both.
+    pub(crate) file: Option<Arc<Arena>>,
     size: u64,
     slack: u64,
     /// How many objects one request for memory may evict (`nuke_limit`).
     evict_max: AtomicU64,
     linked: AtomicU64,
     held: AtomicU64,
-    order: Mutex<Lru>,
+    order: Mutex<Box<dyn Order<Arc<Object>> + Send>>,
+    /// Held by the one who evicts to make room for itself; given on in the order of asking.
+    turn: FairMutex<()>,
+    /// How many evict, or wait for their turn to.
+    evicting: AtomicU64,
     evictions: OnceLock<Arc<dyn Evictions>>,
+    /// Who writes what is stored to a device, if somebody does.
+    keeper: OnceLock<Weak<dyn Keeper>>,
     requests: AtomicU64,
     failures: AtomicU64,
     bytes_total: AtomicU64,
@@ -60,21 +68,38 @@ impl std::fmt::Debug for Space {
 }
 
 impl Memory {
-    /// An engine of `size` bytes of payload; `None` is unlimited.
+    /// An engine of `size` bytes of payload, with the default policy of eviction; `None` is unlimited.
     pub fn new(name: &str, size: Option<u64>, evictions: Arc<dyn Evictions>) -> Self {
-        let space = Space::new(name, size.unwrap_or(u64::MAX));
+        Self::with_policy(name, size, Policy::default(), evictions)
+    }
+
+    /// As [`Memory::new`], with that policy.
+    pub fn with_policy(name: &str, size: Option<u64>, policy: Policy, evictions: Arc<dyn Evictions>) -> Self {
+        Self::over(Space::new(name, size.unwrap_or(u64::MAX), policy), evictions)
+    }
+
+    /// What the file engine has in memory. The file bounds what is linked, not these sums.
+    pub(crate) fn beside_file(
+        name: &str,
+        file: &Arc<Arena>,
+        policy: Policy,
+        evictions: Arc<dyn Evictions>,
+    ) -> Self {
+        let size = file.size() + heads_max(file.size());
+        Self::over(Space { file: Some(Arc::clone(file)), ..Space::new(name, size, policy) }, evictions)
+    }
+
+    fn over(space: Space, evictions: Arc<dyn Evictions>) -> Self {
         let fresh = space.evictions.set(evictions).is_ok();
         debug_assert!(fresh, "a new space has no evictions yet");
         Self { space: Arc::new(space) }
     }
 
-    /// How many objects one request for memory may evict (Varnish's parameter `nuke_limit`, default 50).
-    pub fn set_evict_max(&self, count: u64) {
-        self.space.evict_max.store(count, Ordering::Relaxed);
+    /// From now on `keeper` is told of what is stored here.
+    pub(crate) fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
+        let _ = self.space.keeper.set(keeper);
     }
-}
 
-impl Memory {
     /// The size of the first block and its room for the body, or `None` if the object could never fit. The block takes as
     /// much of the body as slabs give in one piece: reserving more at once would hold memory that a slow origin may never
     /// fill.
@@ -82,9 +107,25 @@ impl Memory {
         let (variant, head) = (creation.variant, creation.head);
         let bare = first::size_for(variant, head, 0)?;
         let length = creation.length.unwrap_or(0);
+        if let Some(file) = &self.space.file {
+            let fits = length <= file.size() && OBJECT_BYTES + bare <= heads_max(file.size());
+            return Some((bare, 0)).filter(|_| fits && !file.is_damaged());
+        }
         let fits = length <= LENGTH_MAX && OBJECT_BYTES + bare + length <= self.space.size;
         let capacity = length.min((pool::LARGEST as u64).saturating_sub(bare + pool::LINE as u64));
         Some((first::size_for(variant, head, capacity)?, capacity)).filter(|_| fits)
+    }
+}
+
+impl Memory {
+    /// Lets go of all objects that are stored.
+    pub(crate) fn evict_all(&self) {
+        loop {
+            // The lock is let go of before the object is.
+            let oldest = self.space.order.lock().evict_any();
+            let Some(oldest) = oldest else { break };
+            self.space.evict(&oldest);
+        }
     }
 }
 
@@ -92,8 +133,8 @@ impl Drop for Memory {
     /// The order and its objects hold each other: it lets go of them, so that memory goes with the last reader.
     fn drop(&mut self) {
         loop {
-            let oldest = self.space.order.lock().pop(0, |_| true);
-            if oldest.is_none() {
+            let next = self.space.order.lock().evict_any();
+            if next.is_none() {
                 break;
             }
         }
@@ -147,6 +188,10 @@ impl Engine for Memory {
         (self.space.size < u64::MAX).then_some(self.space.size)
     }
 
+    fn set_evict_max(&self, count: u64) {
+        self.space.evict_max.store(count, Ordering::Relaxed);
+    }
+
     fn statistics(&self) -> Statistics {
         let space = &self.space;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -161,22 +206,34 @@ impl Engine for Memory {
             linked: load(&space.linked),
             space: if space.size == u64::MAX { 0 } else { space.size.saturating_sub(held) },
             evicted: load(&space.evicted),
-            moved: space.order.lock().moved,
+            moved: space.order.lock().moved(),
+            file: None,
         }
+    }
+
+    fn shrink(&self, bytes: u64) -> u64 {
+        let held = || self.space.held.load(Ordering::Relaxed);
+        let before = held();
+        while before.saturating_sub(held()) < bytes && self.space.evict_one(Shortage::Held) {}
+        before.saturating_sub(held())
     }
 }
 
 impl Space {
-    fn new(name: &str, size: u64) -> Self {
+    fn new(name: &str, size: u64, policy: Policy) -> Self {
         Self {
             name: name.to_owned(),
+            file: None,
             size,
             slack: if size == u64::MAX { 0 } else { (size / 8).max(256 << 10) },
             evict_max: AtomicU64::new(50),
             linked: AtomicU64::new(0),
             held: AtomicU64::new(0),
-            order: Mutex::default(),
+            order: Mutex::new(policy.order()),
+            turn: FairMutex::default(),
+            evicting: AtomicU64::new(0),
             evictions: OnceLock::new(),
+            keeper: OnceLock::new(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             bytes_total: AtomicU64::new(0),
@@ -191,14 +248,57 @@ impl Space {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts `bytes` as linked and held, evicting to make room.
+    /// Counts `bytes` as linked and held, evicting to make room. Who has to evict does so in the order in which they came,
+    /// and gets what that frees: those who come meanwhile wait for it.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Full> {
         self.request();
+        if self.evicting.load(Ordering::Acquire) == 0 && self.try_reserve(bytes).is_ok() {
+            return Ok(());
+        }
+        self.evicting.fetch_add(1, Ordering::AcqRel);
+        let reserved = {
+            let _turn = self.turn.lock();
+            self.evict_for(bytes)
+        };
+        self.evicting.fetch_sub(1, Ordering::AcqRel);
+        if reserved.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        reserved
+    }
+
+    /// As [`Space::reserve`], when it is this thread's turn.
+    fn evict_for(&self, bytes: u64) -> Result<(), Full> {
         let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
         loop {
             let Err(shortage) = self.try_reserve(bytes) else { return Ok(()) };
             if bytes > self.size || evictions_left == 0 || !self.evict_one(shortage) {
+                return Err(Full);
+            }
+            evictions_left -= 1;
+        }
+    }
+
+    /// A block of about `size` bytes, at most `most`, counted as linked and held, evicting to make room.
+    pub(crate) fn allocate(&self, size: u64, most: u64) -> Result<Block, Full> {
+        let Some(file) = &self.file else {
+            self.reserve(size)?;
+            return Ok(Block::new(size as usize));
+        };
+        self.request();
+        file.requests.fetch_add(1, Ordering::Relaxed);
+        let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
+        loop {
+            if let Some(block) = file.allocate(size, most) {
+                let bytes = block.footprint();
+                self.linked.fetch_add(bytes, Ordering::Relaxed);
+                self.hold(bytes);
+                return Ok(block);
+            }
+            // What is in use keeps its extents when it is evicted.
+            if file.is_damaged() || evictions_left == 0 || !self.evict_one(Shortage::Held) {
                 self.failures.fetch_add(1, Ordering::Relaxed);
+                file.failures.fetch_add(1, Ordering::Relaxed);
                 return Err(Full);
             }
             evictions_left -= 1;
@@ -216,6 +316,13 @@ impl Space {
         }
         if !add(&self.held, self.size.saturating_add(self.slack)) {
             self.unlinked(bytes);
+            return Err(Shortage::Held);
+        }
+        if let Some(file) = &self.file
+            && self.held.load(Ordering::Relaxed).saturating_sub(file.used()) > heads_max(file.size())
+        {
+            self.unlinked(bytes);
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
             return Err(Shortage::Held);
         }
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
@@ -256,19 +363,30 @@ impl Space {
         self.objects.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Who writes what is stored to a device.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        self.keeper.get().and_then(Weak::upgrade)
+    }
+
     /// Puts a complete object into the eviction order, unless it is gone already.
     pub(crate) fn join_order(&self, object: &Arc<Object>) {
+        // First, so that it is not evicted before it was written.
+        if let Some(keeper) = self.keeper().filter(|_| !object.is_gone()) {
+            keeper.stored(object);
+        }
+        // Asked before the lock is taken: it has a lock of its own.
+        let size = object.memory_size();
         let mut order = self.order.lock();
         // `unlink` marks first and leaves the order after: whichever comes second sees the other.
         if !object.is_gone() {
-            order.insert(object);
+            order.insert(object, size);
         }
     }
 
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
-        let held = self.order.lock().remove(object);
+        let held = self.order.lock().remove(object.place());
         drop(held);
     }
 
@@ -276,19 +394,30 @@ impl Space {
     fn evict_one(&self, shortage: Shortage) -> bool {
         // Index and order hold one reference each: two is nobody else. Others are passed over while there is a choice.
         let unused = |object: &Arc<Object>| Arc::strong_count(object) <= 2;
-        let victim = match shortage {
-            Shortage::Linked => self.order.lock().pop(LOOK_MAX, unused),
-            // What is in use stays held when it is evicted: that would only lose it.
-            Shortage::Held => self.order.lock().pop_only(LOOK_MAX, unused),
+        let victim = {
+            let mut order = self.order.lock();
+            match (order.evict(LOOK_MAX, &unused), shortage) {
+                (None, Shortage::Linked) => order.evict_any(),
+                // What is in use stays held when it is evicted: that would only lose it.
+                (victim, Shortage::Linked | Shortage::Held) => victim,
+            }
         };
         let Some(victim) = victim else { return false };
+        self.evict(&victim);
+        true
+    }
+
+    /// Ends the life of an object that was taken out of the order.
+    fn evict(&self, victim: &Arc<Object>) {
         if victim.unlink() {
             self.evicted.fetch_add(1, Ordering::Relaxed);
+            if let (Some(entry), Some(keeper)) = (victim.entry(), self.keeper()) {
+                keeper.note_use(entry, victim.hits(), victim.last_use());
+            }
             if let Some(evictions) = self.evictions.get() {
-                evictions.evicted(&victim);
+                evictions.evicted(victim);
             }
         }
-        true
     }
 }
 

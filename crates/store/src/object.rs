@@ -12,10 +12,15 @@
 //! grows beyond it, or whose length is not known, gets extents, kept behind a lock while filling and final when complete,
 //! so that reading a stored object takes no lock (`body`).
 //!
+//! An object of the file engine has all of its body in extents (`file`).
+//!
 //! Its life: *filling > stored > gone*, or *filling > failed > gone*. The cache unlinks it (`mark_gone`); memory goes
 //! with the last reader.
 
 use crate::body::Rest;
+use crate::entry::Entry;
+use crate::eviction::uses::{self, Uses};
+use crate::eviction::{Item, Place};
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -23,7 +28,7 @@ use copal_base as base;
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Where an object stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +93,15 @@ pub struct Attributes {
 
 /// A mark: taken out of the index.
 const GONE: u8 = 1;
-/// A mark: used since the eviction order last looked.
-const USED: u8 = 2;
 /// A mark: a newer object may answer the same requests.
 const SHADED: u8 = 4;
+/// A mark that never changes: its body lies in a file, as far as it is not in the window of one that outgrew the store.
+const IN_FILE: u8 = 8;
 
-/// Not in any list.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// Not on any device.
+const NO_ENTRY: u32 = u32::MAX;
+
+const _: () = assert!((GONE | SHADED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
 
 /// A stored response. See the module.
 ///
@@ -103,7 +110,6 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 pub struct Object {
     key: [u8; 32],
     origin_time: AtomicU64,
-    ban: AtomicU64,
     /// Body bytes that are final: the fill mark. Written by the one writer.
     pub(crate) filled: AtomicU64,
     pub(crate) space: Arc<Space>,
@@ -115,13 +121,17 @@ pub struct Object {
     keep: AtomicU32,
     last_use: AtomicU32,
     hits: AtomicU32,
-    /// Its place in the eviction order; read and written under the order's lock only.
-    pub(crate) lru_slot: AtomicU32,
+    /// The newest ban it was tested against. Bans are numbered from 1; 2^32 of them are more than a list holds in a life.
+    ban: AtomicU32,
+    /// What its engine's device knows it by, or [`NO_ENTRY`]; written under `lock`.
+    entry: AtomicU32,
+    /// Its place in the eviction order.
+    place: Place,
     vxid: u32,
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`USED`] and [`SHADED`].
+    /// [`GONE`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
     marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -136,10 +146,10 @@ impl Object {
         space: Arc<Space>,
     ) -> Self {
         let rest = Rest { length, ..Rest::default() };
+        let marks = if space.file.is_some() { IN_FILE } else { 0 };
         Self {
             key,
             origin_time: AtomicU64::new(attributes.origin_time.to_bits()),
-            ban: AtomicU64::new(attributes.ban),
             filled: AtomicU64::new(0),
             space,
             first,
@@ -149,11 +159,13 @@ impl Object {
             keep: pack(attributes.keep),
             last_use: AtomicU32::new(0),
             hits: AtomicU32::new(0),
-            lru_slot: AtomicU32::new(NO_SLOT),
+            ban: AtomicU32::new(narrow(attributes.ban)),
+            entry: AtomicU32::new(NO_ENTRY),
+            place: Place::default(),
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
-            marks: AtomicU8::new(0),
+            marks: AtomicU8::new(marks),
             lock: Mutex::new(()),
         }
     }
@@ -212,6 +224,33 @@ impl Object {
         self.grace.store((grace as f32).to_bits(), Ordering::Relaxed);
         self.keep.store((keep as f32).to_bits(), Ordering::Relaxed);
         self.origin_time.store(origin_time.to_bits(), Ordering::Release);
+        // Either this sees the entry, or who sets that sees these times.
+        fence(Ordering::SeqCst);
+        if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
+            keeper.set_times(entry, origin_time, [ttl as f32, grace as f32, keep as f32]);
+        }
+    }
+
+    /// What its engine's device knows it by, if it was written there.
+    pub fn entry(&self) -> Option<Entry> {
+        Entry::from_bits(self.entry.load(Ordering::Acquire))
+    }
+
+    /// Its record was written as `entry`. False if it was taken out of the index meanwhile: the record is of no use then.
+    pub fn set_entry(&self, entry: Entry) -> bool {
+        let _guard = self.lock.lock();
+        let lives = !self.is_gone();
+        if lives {
+            self.entry.store(entry.bits(), Ordering::Release);
+            fence(Ordering::SeqCst);
+        }
+        lives
+    }
+
+    /// Forgets its entry and gives it back: to the first who asks, and nobody after.
+    pub fn take_entry(&self) -> Option<Entry> {
+        let _guard = self.lock.lock();
+        Entry::from_bits(self.entry.swap(NO_ENTRY, Ordering::AcqRel))
     }
 
     /// The moment after which nothing of it is of use.
@@ -221,17 +260,27 @@ impl Object {
 
     /// The newest ban it was tested against.
     pub fn ban(&self) -> u64 {
-        self.ban.load(Ordering::Relaxed)
+        u64::from(self.ban.load(Ordering::Relaxed))
     }
 
     /// Notes that it survived all bans up to `sequence`, and tells what was noted before.
     pub fn set_ban(&self, sequence: u64) -> u64 {
-        self.ban.fetch_max(sequence, Ordering::Relaxed)
+        let before = self.ban.fetch_max(narrow(sequence), Ordering::Relaxed);
+        if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
+            keeper.set_ban(entry, narrow(sequence));
+        }
+        u64::from(before)
     }
 
     /// Counted deliveries from cache (`obj.hits`).
     pub fn hits(&self) -> u32 {
         self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Sets the count of deliveries and the second of the last use to what a device remembers.
+    pub(crate) fn restore_use(&self, hits: u32, last_use: u32) {
+        self.hits.store(hits, Ordering::Relaxed);
+        self.last_use.store(last_use, Ordering::Relaxed);
     }
 
     /// Counts one delivery from cache and returns the new count.
@@ -245,7 +294,7 @@ impl Object {
     }
 
     /// Notes a use at `second`, unless the last noted one is less than `interval` seconds ago: eviction passes an object
-    /// over once for it. Writes nothing but the object itself.
+    /// over for it. Writes nothing but the object itself.
     #[inline]
     pub fn note_use(&self, second: u32, interval: u32) {
         let last = self.last_use.load(Ordering::Relaxed);
@@ -253,9 +302,7 @@ impl Object {
             return;
         }
         self.last_use.store(second, Ordering::Relaxed);
-        if self.marks.load(Ordering::Relaxed) & USED == 0 {
-            self.marks.fetch_or(USED, Ordering::Relaxed);
-        }
+        self.uses().note();
     }
 
     /// Notes that a newer object under the same key may answer the same requests.
@@ -269,10 +316,10 @@ impl Object {
         self.marks.load(Ordering::Acquire) & SHADED != 0
     }
 
-    /// Whether a use was noted since the last question.
-    pub(crate) fn take_used(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) & USED != 0
-            && self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
+    /// Whether its body lies in a file: only a [`crate::Cursor`] can read it.
+    #[inline]
+    pub fn is_in_file(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & IN_FILE != 0
     }
 
     /// Marks it as taken out of the index; false if it was before.
@@ -296,6 +343,27 @@ impl Object {
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.marks.load(Ordering::Acquire) & GONE != 0
+    }
+}
+
+/// A ban's number as an object keeps it.
+fn narrow(sequence: u64) -> u32 {
+    u32::try_from(sequence).unwrap_or(u32::MAX)
+}
+
+impl Item for Object {
+    /// Variants under one key count as one name.
+    fn digest(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.key;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn uses(&self) -> Uses<'_> {
+        Uses::new(&self.marks)
     }
 }
 
@@ -324,5 +392,6 @@ mod tests {
         check::<crate::Fill>();
         check::<crate::Cursor>();
         check::<crate::Memory>();
+        check::<crate::File>();
     }
 }

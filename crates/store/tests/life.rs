@@ -4,7 +4,7 @@ mod support;
 
 use copal_store::cursor::Cut;
 use copal_store::fill::NoReaders;
-use copal_store::{Creation, Cursor, Engine, Full, State};
+use copal_store::{Creation, Cursor, Full, State};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ const DONE: Poll<Result<(), Cut>> = Poll::Ready(Ok(()));
 const CUT: Poll<Result<(), Cut>> = Poll::Ready(Err(Cut));
 
 /// A body of `length`, announced or not, in appends of `piece`: whole, and each range of it, reads as written.
-fn check(length: usize, announced: bool, piece: usize) {
+fn check(engine: Make, length: usize, announced: bool, piece: usize) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 7, b"the head", announced.then_some(length as u64)).unwrap();
     let object = Arc::clone(fill.object());
@@ -37,7 +37,9 @@ fn check(length: usize, announced: bool, piece: usize) {
     }
     assert_eq!(read_all(&object, end + 5, u64::MAX), (0, DONE));
     let size = object.memory_size();
-    assert!(size <= end + end / 8 + 200, "{size} for {end}");
+    // In a file the last page may be nearly empty.
+    let rounded = if object.is_in_file() { 4_096 } else { 0 };
+    assert!(size <= end + end / 8 + 200 + rounded, "{size} for {end}");
     assert_eq!(memory.statistics().bytes, size);
     assert_eq!(memory.statistics().linked, size);
     assert!(object.unlink() && !object.unlink());
@@ -46,19 +48,17 @@ fn check(length: usize, announced: bool, piece: usize) {
     assert_empty(&memory);
 }
 
-#[test]
-fn bodies_of_all_sizes_read_as_written() {
+fn bodies_of_all_sizes_read_as_written(engine: Make) {
     for length in [0, 1, 1_000, 4_096, 5_000, 70_000, (1 << 20) - 1, 1 << 20, (2 << 20) + 17] {
         for announced in [true, false] {
-            check(length, announced, 60_000);
+            check(engine, length, announced, 60_000);
         }
     }
-    check(10_000, true, 1);
-    check(10_000, false, 1);
+    check(engine, 10_000, true, 1);
+    check(engine, 10_000, false, 1);
 }
 
-#[test]
-fn more_than_was_announced_is_refused_and_less_is_not_stored() {
+fn more_than_was_announced_is_refused_and_less_is_not_stored(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 1, b"", Some(10)).unwrap();
     assert_eq!(fill.append(&body(1, 11)), Err(Full));
@@ -71,8 +71,7 @@ fn more_than_was_announced_is_refused_and_less_is_not_stored() {
     assert_eq!(read_all(&object, 0, u64::MAX), (9, CUT));
 }
 
-#[test]
-fn a_reader_is_woken_once_for_what_it_waits_for() {
+fn a_reader_is_woken_once_for_what_it_waits_for(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 1, b"", None).unwrap();
     let object = Arc::clone(fill.object());
@@ -92,8 +91,7 @@ fn a_reader_is_woken_once_for_what_it_waits_for() {
     assert_eq!(read_some(&mut cursor, &object, &waker, 9), Poll::Ready(Ok(None)));
 }
 
-#[test]
-fn readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken() {
+fn readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 1, b"", None).unwrap();
     let object = Arc::clone(fill.object());
@@ -114,7 +112,7 @@ fn readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken() {
 
 #[test]
 fn a_trimmed_tail_does_not_disturb_its_readers() {
-    let (memory, _) = engine(None);
+    let (memory, _) = support::memory(None);
     let mut fill = begin(&memory, 3, b"", None).unwrap();
     let object = Arc::clone(fill.object());
     let (_, waker) = bell();
@@ -132,7 +130,7 @@ fn a_trimmed_tail_does_not_disturb_its_readers() {
 
 #[test]
 fn what_could_never_fit_is_refused_at_once() {
-    let (memory, evicted) = engine(Some(100_000));
+    let (memory, evicted) = support::memory(Some(100_000));
     store(&memory, 1, 50_000).unwrap();
     assert!(begin(&memory, 2, b"", Some(100_001)).is_err());
     assert!(begin(&memory, 2, b"", Some(u64::MAX)).is_err());
@@ -147,7 +145,7 @@ fn what_could_never_fit_is_refused_at_once() {
 
 #[test]
 fn the_longest_unused_go_first() {
-    let (memory, evicted) = engine(Some(100_000));
+    let (memory, evicted) = support::memory(Some(100_000));
     for seed in 0..9 {
         let object = store(&memory, seed, 10_000).unwrap();
         if seed < 2 {
@@ -164,7 +162,7 @@ fn the_longest_unused_go_first() {
 #[test]
 fn objects_in_use_are_passed_over_and_bound_what_is_held() {
     let size = 1_000_000;
-    let (memory, evicted) = engine(Some(size));
+    let (memory, evicted) = support::memory(Some(size));
     // The index' hold, and one of a reader.
     let index: Vec<_> = (0..9).map(|seed| store(&memory, seed, 100_000).unwrap()).collect();
     let readers = index[..2].to_vec();
@@ -185,8 +183,7 @@ fn objects_in_use_are_passed_over_and_bound_what_is_held() {
     store(&memory, 61, 500_000).unwrap();
 }
 
-#[test]
-fn a_body_that_outgrows_the_store_goes_through_a_window() {
+fn a_body_that_outgrows_the_store_goes_through_a_window(engine: Make) {
     let (memory, _) = engine(Some(300_000));
     let whole = 6_000_000;
     let bytes = body(5, whole);
@@ -236,8 +233,7 @@ fn a_body_that_outgrows_the_store_goes_through_a_window() {
     assert_empty(&memory);
 }
 
-#[test]
-fn a_window_from_the_start_needs_no_room() {
+fn a_window_from_the_start_needs_no_room(engine: Make) {
     let (memory, _) = engine(Some(64 << 10));
     let creation = Creation {
         key: [9; 32],
@@ -259,8 +255,7 @@ fn a_window_from_the_start_needs_no_room() {
     assert_empty(&memory);
 }
 
-#[test]
-fn a_window_waits_for_its_first_reader_and_ends_with_its_last() {
+fn a_window_waits_for_its_first_reader_and_ends_with_its_last(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 5, b"head", None).unwrap();
     let object = Arc::clone(fill.object());
@@ -298,8 +293,7 @@ fn a_window_waits_for_its_first_reader_and_ends_with_its_last() {
     assert_empty(&memory);
 }
 
-#[test]
-fn a_reader_of_a_range_does_not_hold_the_window_up_when_it_has_all() {
+fn a_reader_of_a_range_does_not_hold_the_window_up_when_it_has_all(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 5, b"head", Some(8 << 20)).unwrap();
     let object = Arc::clone(fill.object());
@@ -314,8 +308,7 @@ fn a_reader_of_a_range_does_not_hold_the_window_up_when_it_has_all() {
     assert_eq!(fill.poll_window(&mut Context::from_waker(&waker)), Poll::Ready(Err(NoReaders)));
 }
 
-#[test]
-fn of_two_readers_of_a_window_the_slow_one_is_left_behind() {
+fn of_two_readers_of_a_window_the_slow_one_is_left_behind(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 5, b"head", None).unwrap();
     let object = Arc::clone(fill.object());
@@ -360,8 +353,7 @@ fn of_two_readers_of_a_window_the_slow_one_is_left_behind() {
     assert_eq!(fill.poll_window(&mut context), Poll::Ready(Err(NoReaders)));
 }
 
-#[test]
-fn purged_while_filling_it_goes_on_for_its_readers_only() {
+fn purged_while_filling_it_goes_on_for_its_readers_only(engine: Make) {
     let (memory, evicted) = engine(Some(1_000_000));
     let mut fill = begin(&memory, 4, b"head", None).unwrap();
     let object = Arc::clone(fill.object());
@@ -379,11 +371,24 @@ fn purged_while_filling_it_goes_on_for_its_readers_only() {
     assert!(evicted.0.lock().unwrap().is_empty());
 }
 
-#[test]
-fn an_engine_that_goes_leaves_its_objects_to_their_readers() {
+fn an_engine_that_goes_leaves_its_objects_to_their_readers(engine: Make) {
     let (memory, _) = engine(None);
     let object = store(&memory, 8, 3_000).unwrap();
     drop(memory);
     assert_eq!(read_all(&object, 0, u64::MAX), (3_000, DONE));
     assert!(object.unlink());
+}
+
+for_all_engines! {
+    bodies_of_all_sizes_read_as_written
+    more_than_was_announced_is_refused_and_less_is_not_stored
+    a_reader_is_woken_once_for_what_it_waits_for
+    readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken
+    a_body_that_outgrows_the_store_goes_through_a_window
+    a_window_from_the_start_needs_no_room
+    a_window_waits_for_its_first_reader_and_ends_with_its_last
+    a_reader_of_a_range_does_not_hold_the_window_up_when_it_has_all
+    of_two_readers_of_a_window_the_slow_one_is_left_behind
+    purged_while_filling_it_goes_on_for_its_readers_only
+    an_engine_that_goes_leaves_its_objects_to_their_readers
 }

@@ -4,13 +4,13 @@
 mod support;
 
 use copal_store::cursor::Cut;
-use copal_store::{Cursor, Engine, Evictions, Fill, Full, Memory, Object};
+use copal_store::{Cursor, Engine, Evictions, File, Fill, Full, Memory, Object};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use support::{assert_empty, begin, byte, read_some};
+use support::{assert_empty, begin, byte, file_options, linked_max, read_some};
 
 const SIZE: u64 = 600_000;
 const KEYS: u64 = 24;
@@ -91,7 +91,7 @@ fn wait<T>(waker: &Waker, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> 
 }
 
 /// Writes an object; a large one while the one who asked for it reads along, also if it outgrows the store.
-fn write(memory: &Memory, index: &Index, dice: &mut Dice, waker: &Waker) {
+fn write(memory: &Arc<dyn Engine>, index: &Index, dice: &mut Dice, waker: &Waker) {
     let seed = dice.below(KEYS) as u8;
     let length = match dice.below(20) {
         0 => dice.below(1_500_000),
@@ -198,10 +198,10 @@ fn read_on(
     whole
 }
 
-#[test]
-fn every_byte_is_right_and_everything_comes_back() {
+fn every_byte_is_right_and_everything_comes_back(make: fn(Arc<dyn Evictions>) -> Arc<dyn Engine>) {
     let index = Arc::new(Index::default());
-    let memory = Arc::new(Memory::new("s0", Some(SIZE), Arc::clone(&index) as Arc<dyn Evictions>));
+    let memory = make(Arc::clone(&index) as Arc<dyn Evictions>);
+    let size = linked_max(&memory, SIZE);
     let (writing, complete) = (AtomicU64::new(1), AtomicU64::new(0));
     let waker = || Waker::from(Arc::new(Unpark(thread::current())));
     thread::scope(|scope| {
@@ -239,7 +239,7 @@ fn every_byte_is_right_and_everything_comes_back() {
                 {
                     index.remove(&object);
                 }
-                assert!(memory.statistics().linked <= SIZE, "{:?}", memory.statistics());
+                assert!(memory.statistics().linked <= size, "{:?}", memory.statistics());
                 thread::yield_now();
             }
         });
@@ -250,4 +250,20 @@ fn every_byte_is_right_and_everything_comes_back() {
         object.unlink();
     }
     assert_empty(&memory);
+}
+
+#[test]
+fn in_memory() {
+    every_byte_is_right_and_everything_comes_back(|index| Arc::new(Memory::new("s0", Some(SIZE), index)));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs a file that is mapped")]
+fn in_a_file() {
+    every_byte_is_right_and_everything_comes_back(|index| {
+        let options = file_options(std::env::temp_dir(), SIZE);
+        Arc::new(
+            File::open("s0", &options, copal_store::Policy::Lru, index).expect("there is room for a file"),
+        )
+    });
 }

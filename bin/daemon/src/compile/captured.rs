@@ -1,8 +1,8 @@
 //! All that a VCL was compiled from, so that it can be compiled again elsewhere with the same outcome: the worker may not
 //! read what the manager may, and files and names may have changed.
 
-use crate::link::Setting;
-use crate::plant::Source;
+use crate::parameters::Setting;
+use crate::server::Source;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::net::IpAddr;

@@ -11,7 +11,7 @@ mod terminal;
 
 use crate::log;
 use crate::management::Management;
-use crate::plant::Plant;
+use crate::server::Server;
 use copal_admin::Commands as _;
 use copal_observe as observe;
 pub(crate) use entrance::Entrance;
@@ -67,7 +67,7 @@ impl Signals {
 }
 
 /// What all sessions share.
-struct Control<P: Plant> {
+struct Control<P: Server> {
     management: Rc<RefCell<Management<P>>>,
     secret: Option<PathBuf>,
     sessions: Cell<usize>,
@@ -78,7 +78,7 @@ struct Control<P: Plant> {
 ///
 /// # Errors
 /// Sockets cannot be watched.
-pub(crate) async fn run<P: Plant + 'static>(
+pub(crate) async fn run<P: Server + 'static>(
     management: Management<P>,
     mut signals: Signals,
     sides: Sides,
@@ -118,7 +118,7 @@ pub(crate) async fn run<P: Plant + 'static>(
     Ok(Rc::clone(&control.management))
 }
 
-fn housekeeping<P: Plant>(control: &Control<P>, shm: Option<&observe::Manager>) {
+fn housekeeping<P: Server>(control: &Control<P>, shm: Option<&observe::Manager>) {
     let mut management = control.management.borrow_mut();
     management.tick();
     log::advance();
@@ -127,7 +127,7 @@ fn housekeeping<P: Plant>(control: &Control<P>, shm: Option<&observe::Manager>) 
     }
 }
 
-async fn accept<P: Plant + 'static>(control: Rc<Control<P>>, listener: tokio::net::TcpListener) {
+async fn accept<P: Server + 'static>(control: Rc<Control<P>>, listener: tokio::net::TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {

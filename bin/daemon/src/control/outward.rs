@@ -6,7 +6,7 @@
 use super::entrance::resolve;
 use super::{Control, session};
 use crate::log;
-use crate::plant::Plant;
+use crate::server::Server;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Master {
 }
 
 /// Keeps a session with `master` as long as we run.
-pub(super) async fn keep<P: Plant>(control: Rc<Control<P>>, master: Master) {
+pub(super) async fn keep<P: Server>(control: Rc<Control<P>>, master: Master) {
     for address in master.addresses.iter().cycle() {
         if let Ok(Ok(stream)) = tokio::time::timeout(session::PATIENCE, TcpStream::connect(address)).await {
             log::info("cli connected", &[("master", &address)]);

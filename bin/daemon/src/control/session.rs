@@ -1,7 +1,7 @@
 //! One command-line session over a stream, from the greeting to its end.
 
 use super::Control;
-use crate::plant::Plant;
+use crate::server::Server;
 use crate::{log, workdir};
 use admin::{Commands, Reply, Session, Status};
 use copal_admin as admin;
@@ -40,7 +40,7 @@ impl Drop for Counted<'_> {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve<P: Plant>(control: &Control<P>, mut stream: TcpStream, peer: impl Display) {
+pub(super) async fn serve<P: Server>(control: &Control<P>, mut stream: TcpStream, peer: impl Display) {
     let Some(_counted) = Counted::new(&control.sessions) else {
         let mut out = Vec::new();
         Reply::new(Status::Close, "Too many CLI sessions").write(usize::MAX, &mut out);
@@ -59,7 +59,7 @@ pub(super) async fn serve<P: Plant>(control: &Control<P>, mut stream: TcpStream,
 ///
 /// # Errors
 /// The secret cannot be read, or there is no randomness.
-pub(super) fn begin<P: Plant>(
+pub(super) fn begin<P: Server>(
     control: &Control<P>,
     secret: Option<&Path>,
     out: &mut Vec<u8>,
@@ -73,14 +73,14 @@ pub(super) fn begin<P: Plant>(
 }
 
 /// Gives bytes of the peer to the session; replies are appended to `out`.
-pub(super) fn feed<P: Plant>(control: &Control<P>, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn feed<P: Server>(control: &Control<P>, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) {
     let mut management = control.management.borrow_mut();
     let commands: &mut dyn Commands = &mut *management;
     session.feed(bytes, commands, out);
 }
 
 /// Says false where it was us who ended it, and the peer had not shown that it knows the secret.
-async fn converse<P: Plant>(control: &Control<P>, stream: &mut TcpStream) -> io::Result<bool> {
+async fn converse<P: Server>(control: &Control<P>, stream: &mut TcpStream) -> io::Result<bool> {
     let mut out = Vec::new();
     let mut session = begin(control, control.secret.as_deref(), &mut out)?;
     let mut buffer = vec![0; CHUNK];

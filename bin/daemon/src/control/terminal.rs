@@ -3,7 +3,7 @@
 use super::{Control, session};
 use crate::log;
 use crate::outlet::Outlet;
-use crate::plant::Plant;
+use crate::server::Server;
 use std::io::{self, Read as _};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -50,7 +50,7 @@ impl Terminal {
 }
 
 /// Serves the terminal until its input ends or it says `quit`.
-pub(super) async fn serve<P: Plant>(control: &Control<P>, mut terminal: Terminal) {
+pub(super) async fn serve<P: Server>(control: &Control<P>, mut terminal: Terminal) {
     let mut out = Vec::new();
     let mut session = match session::begin(control, None, &mut out) {
         Ok(session) => session,

@@ -1,4 +1,4 @@
-//! Listening sockets on their way to the worker: file descriptors over the pipe, before any frame.
+//! Listening sockets and devices on their way to the worker: file descriptors over the pipe, before any frame.
 //!
 //! The first message bears the count (4 bytes, little-endian) and the first descriptors, each further one a zero byte and
 //! the next ones; the kernel takes at most 253 at once.

@@ -2,7 +2,7 @@
 
 use super::Management;
 use super::table::Columns;
-use crate::plant::{AdminHealth, Backend, Plant};
+use crate::server::{AdminHealth, Backend, Server};
 use admin::{Reply, json};
 use copal_admin as admin;
 use copal_observe::glob;
@@ -23,11 +23,11 @@ fn admin_word(backend: &Backend) -> &'static str {
     }
 }
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     /// Backends that `pattern` names: a pattern for the name in the active VCL, or `vcl.name` with a pattern each.
     fn matching(&self, pattern: Option<&str>) -> Vec<Backend> {
         let active = self.vcls.active().map_or("", |vcl| vcl.name.as_str());
-        let mut backends = self.plant.backends();
+        let mut backends = self.server.backends();
         backends.retain(|backend| match pattern {
             None => backend.vcl == active,
             Some(pattern) => match pattern.split_once('.') {
@@ -123,7 +123,7 @@ impl<P: Plant> Management<P> {
             return Reply::wrong("No Backends matches");
         }
         for backend in backends {
-            self.plant.set_health(&backend.vcl, &backend.name, health);
+            self.server.set_health(&backend.vcl, &backend.name, health);
         }
         Reply::done()
     }
@@ -178,9 +178,9 @@ mod tests {
     fn setting_health() {
         let mut manager = running();
         check(&mut manager, "backend.set_health b sick", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "health boot.b Sick");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "health boot.b Sick");
         check(&mut manager, "backend.set_health *.a healthy", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "health boot.a Healthy");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "health boot.a Healthy");
         check(&mut manager, "backend.set_health nope sick", 106, "No Backends matches");
         check(&mut manager, "backend.set_health a foo", 106, "Invalid state foo");
     }

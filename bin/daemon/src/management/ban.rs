@@ -1,12 +1,12 @@
 //! Commands about bans.
 
 use super::Management;
-use crate::plant::Plant;
+use crate::server::Server;
 use admin::{Reply, json};
 use copal_admin as admin;
 use std::fmt::Write as _;
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(super) fn ban(&mut self, words: &[String]) -> Reply {
         // Field, operator and argument, and `&&` before each further three.
         if words.len() % 4 != 3 {
@@ -15,14 +15,14 @@ impl<P: Plant> Management<P> {
         if let Some(word) = words.iter().skip(3).step_by(4).find(|word| word.as_str() != "&&") {
             return Reply::wrong(format!("Found \"{word}\" expected &&"));
         }
-        match self.plant.ban(words) {
+        match self.server.ban(words) {
             Ok(()) => Reply::done(),
             Err(why) => Reply::wrong(why),
         }
     }
 
     pub(super) fn ban_list(&self, json: bool) -> Reply {
-        let bans = self.plant.bans();
+        let bans = self.server.bans();
         if json {
             let mut text = json::begin(2, &["ban.list", "-j"], self.now_time());
             for (index, ban) in bans.iter().enumerate() {
@@ -56,7 +56,7 @@ mod tests {
     fn bans() {
         let mut manager = running();
         check(&mut manager, "ban req.url ~ foo", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "ban req.url ~ foo");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "ban req.url ~ foo");
         check(&mut manager, "ban req.url ~ \"a b\" && obj.status == 200", 200, "");
         check(&mut manager, "ban req.url ~ a &&", 106, "Wrong number of arguments");
         check(&mut manager, "ban a == b || c == d", 106, "Found \"||\" expected &&");

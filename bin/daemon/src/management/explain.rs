@@ -1,7 +1,7 @@
 //! `explain`: what would become of a request, and why.
 
 use super::Management;
-use crate::plant::{Plant, Question};
+use crate::server::{Question, Server};
 use admin::{Reply, json};
 use copal_admin as admin;
 use copal_wire as wire;
@@ -11,14 +11,14 @@ use wire::syntax;
 /// Who asks, where nobody else is named.
 const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(super) fn explain(&self, arguments: &[String], json: bool) -> Reply {
         let mut question = match question(arguments) {
             Ok(question) => question,
             Err(why) => return Reply::wrong(why),
         };
         question.json |= json;
-        match self.plant.explain(&question) {
+        match self.server.explain(&question) {
             Ok(text) if question.json => {
                 let words: Vec<&str> = ["explain"].into_iter().chain(json.then_some("-j")).collect();
                 let arguments = arguments.iter().map(String::as_str);

@@ -2,7 +2,7 @@
 
 use super::Management;
 use crate::args;
-use crate::plant::{Load, Plant, Storage};
+use crate::server::{Load, Server, Storage};
 use admin::{Reply, json};
 use copal_admin as admin;
 use copal_base as base;
@@ -38,9 +38,9 @@ pub(crate) fn platform(jail: &str, storages: &[Storage]) -> String {
     )
 }
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     fn state(&self) -> &'static str {
-        self.plant.state().name()
+        self.server.state().name()
     }
 
     /// `-z` sets the counter of panics back, too.
@@ -50,7 +50,7 @@ impl<P: Plant> Management<P> {
             [flag] if flag == "-z" => true,
             [flag, ..] => return Reply::wrong(format!("Unknown parameter \"{flag}\".")),
         };
-        match self.plant.forget_panic(counts) {
+        match self.server.forget_panic(counts) {
             false if !counts => Reply::cant("No panic to clear"),
             _ => Reply::done(),
         }
@@ -74,7 +74,7 @@ impl<P: Plant> Management<P> {
 
     pub(super) fn pid(&self, json: bool) -> Reply {
         let pid = std::process::id();
-        let worker = self.plant.process();
+        let worker = self.server.process();
         if json {
             let begin = json::begin(2, &["pid", "-j"], self.now_time());
             let worker = worker.map_or(String::new(), |worker| format!(", \"worker\": {worker}"));
@@ -85,7 +85,7 @@ impl<P: Plant> Management<P> {
     }
 
     pub(super) fn start_command(&mut self) -> Reply {
-        if self.plant.running() {
+        if self.server.running() {
             return Reply::cant("Child in state running");
         }
         let Some(active) = self.vcls.active() else {
@@ -94,7 +94,7 @@ impl<P: Plant> Management<P> {
         };
         let active = active.name.clone();
         let loads: Vec<Load<'_, P::Program>> = self.vcls.iter().map(|vcl| vcl.load()).collect();
-        match self.plant.start(&self.parameters, &loads, &self.vcls.labels(), &active) {
+        match self.server.start(&self.parameters, &loads, &self.vcls.labels(), &active) {
             Ok(()) => {
                 crate::log::info("started", &[("vcl", &active)]);
                 Reply::done()
@@ -110,12 +110,12 @@ impl<P: Plant> Management<P> {
     pub(super) fn begin_anew(&mut self) {
         match self.parameters.auto_restart {
             true => drop(self.start_command()),
-            false => self.plant.stop(),
+            false => self.server.stop(),
         }
     }
 
     pub(super) fn panic_show(&self, json: bool) -> Reply {
-        match self.plant.panic() {
+        match self.server.panic() {
             Some(text) if json => {
                 let begin = json::begin(2, &["panic.show", "-j"], self.now_time());
                 Reply::ok(format!("{begin} {}\n]\n", json::string(&text)))
@@ -126,17 +126,17 @@ impl<P: Plant> Management<P> {
     }
 
     pub(super) fn stop_command(&mut self) -> Reply {
-        if !self.plant.running() {
+        if !self.server.running() {
             return Reply::cant("Child in state stopped");
         }
-        self.plant.stop();
+        self.server.stop();
         crate::log::info("stopped", &[]);
         Reply::done()
     }
 
     pub(super) fn listen_address(&self) -> Reply {
         let mut text = String::new();
-        for place in self.plant.listening() {
+        for place in self.server.listening() {
             let port = place.port.map_or("-".to_owned(), |port| port.to_string());
             let _ = writeln!(text, "{} {} {port}", place.name, place.address);
         }
@@ -153,7 +153,7 @@ impl<P: Plant> Management<P> {
             (Ok(last), Ok(chunk)) => (last, chunk),
             (Err(refusal), _) | (_, Err(refusal)) => return refusal,
         };
-        let (last, chunk) = self.plant.xid(last, chunk);
+        let (last, chunk) = self.server.xid(last, chunk);
         Reply::ok(format!("XID is {last} chunk {chunk}"))
     }
 
@@ -161,7 +161,7 @@ impl<P: Plant> Management<P> {
     pub(super) fn srandom(&mut self, seed: &str) -> Reply {
         match if seed.is_empty() { Ok(0) } else { seed.parse() } {
             Ok(seed) => {
-                self.plant.reseed(seed);
+                self.server.reseed(seed);
                 Reply::done()
             }
             Err(_) => Reply::wrong(format!("Not a number: {seed}")),
@@ -172,16 +172,16 @@ impl<P: Plant> Management<P> {
     pub(super) fn fragfetch(&mut self, bytes: &str) -> Reply {
         match bytes.parse() {
             Ok(bytes) => {
-                self.plant.fragment(bytes);
+                self.server.fragment(bytes);
                 Reply::done()
             }
             Err(_) => Reply::wrong(format!("Not a number: {bytes}")),
         }
     }
 
-    /// `debug.reqpool.fail`: any text is a plan.
-    pub(super) fn reqpool_fail(&mut self, plan: &str) -> Reply {
-        self.plant.fail(base::Schedule::parse(plan));
+    /// `debug.reqpool.fail`: any text is a schedule.
+    pub(super) fn reqpool_fail(&mut self, schedule: &str) -> Reply {
+        self.server.fail(base::Schedule::parse(schedule));
         Reply::done()
     }
 
@@ -191,34 +191,11 @@ impl<P: Plant> Management<P> {
         let seconds = base::units::parse_duration(delay).or_else(|_| delay.parse::<f64>());
         match seconds.ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
             Some(delay) => {
-                self.plant.delay_stop(delay);
+                self.server.delay_stop(delay);
                 Reply::done()
             }
             None => Reply::wrong(format!("Not a duration: {delay}")),
         }
-    }
-
-    pub(super) fn storage_list(&self, json: bool) -> Reply {
-        let storages = self.plant.storages();
-        if json {
-            let mut text = json::begin(2, &["storage.list", "-j"], self.now_time());
-            for (index, storage) in storages.iter().enumerate() {
-                let _ = write!(
-                    text,
-                    "{}\n  {{\n    \"name\": {},\n    \"storage\": {}\n}}",
-                    if index == 0 { "" } else { "," },
-                    json::string(&storage.name),
-                    json::string(&storage.kind)
-                );
-            }
-            text.push_str("\n]\n");
-            return Reply::ok(text);
-        }
-        let mut text = "Storage devices:\n".to_owned();
-        for storage in storages {
-            let _ = writeln!(text, "\tstorage.{} = {}", storage.name, storage.kind);
-        }
-        Reply::ok(text)
     }
 }
 
@@ -241,24 +218,18 @@ mod tests {
         check(&mut manager, "start", 300, "Child in state running");
         check(&mut manager, "status -j", 200, "[ 2, [\"status\", \"-j\"], 1000.000, \"running\"\n]\n");
         check(&mut manager, "debug.listen_address", 200, "a0 127.0.0.1 8080\nu /tmp/u.sock -\n");
-        check(
-            &mut manager,
-            "storage.list",
-            200,
-            "Storage devices:\n\tstorage.s0 = malloc\n\tstorage.Transient = malloc\n",
-        );
         check(&mut manager, "debug.srandom", 200, "");
         check(&mut manager, "debug.srandom 9", 200, "");
         check(&mut manager, "debug.srandom x", 106, "Not a number: x");
         check(&mut manager, "debug.shutdown.delay 2.5", 200, "");
         check(&mut manager, "debug.shutdown.delay 1m", 200, "");
         check(&mut manager, "debug.shutdown.delay -1", 106, "Not a duration: -1");
-        let told = manager.plant().log.borrow().clone();
+        let told = manager.server().log.borrow().clone();
         assert_eq!(told[told.len() - 4..], ["seed 0", "seed 9", "delay 2.5s", "delay 60s"]);
         check(&mut manager, "debug.fragfetch 32", 200, "");
         check(&mut manager, "debug.fragfetch x", 106, "Not a number: x");
         check(&mut manager, "debug.reqpool.fail F_f", 200, "");
-        let told = manager.plant().log.borrow().clone();
+        let told = manager.server().log.borrow().clone();
         assert_eq!(told[told.len() - 2..], ["pieces of 32", "fail 101"]);
         check(&mut manager, "panic.show", 300, "Child has not panicked or panic has been cleared");
         check(&mut manager, "stop", 200, "");
@@ -273,12 +244,12 @@ mod tests {
     #[test]
     fn what_breaks_begins_anew() {
         let mut manager = super::super::testing::running();
-        manager.plant().broken.set(true);
+        manager.server().broken.set(true);
         manager.tick();
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "start 1 boot ");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "start 1 boot ");
         check(&mut manager, "status", 200, "Child in state running");
         check(&mut manager, "param.set auto_restart off", 200, "");
-        manager.plant().broken.set(true);
+        manager.server().broken.set(true);
         manager.tick();
         check(&mut manager, "status", 200, "Child in state stopped");
     }
@@ -292,10 +263,10 @@ mod tests {
         check(&mut manager, "panic.clear -z", 200, "");
         check(&mut manager, "panic.clear", 300, "No panic to clear");
         check(&mut manager, "panic.clear -z", 200, "");
-        manager.plant().lost.set(true);
+        manager.server().lost.set(true);
         check(&mut manager, "backend.list", 400, "CLI communication error");
         check(&mut manager, "ban req.url ~ x", 200, "");
-        assert_eq!(manager.plant().noted.borrow().last().unwrap(), "ban req.url ~ x: 200");
+        assert_eq!(manager.server().noted.borrow().last().unwrap(), "ban req.url ~ x: 200");
         let pid = std::process::id();
         check(&mut manager, "pid", 200, &format!("Master:  {pid:>9}\nWorker:       4711\n"));
     }

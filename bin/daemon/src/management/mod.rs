@@ -1,6 +1,6 @@
 //! Managing: parameters, the table of VCLs, and every command of the command line.
 //!
-//! What serves clients is behind [`Plant`]. State that must outlive a stop (VCLs, parameters) is kept here; what a stop
+//! What serves clients is behind [`Server`]. State that must outlive a stop (VCLs, parameters) is kept here; what a stop
 //! loses (objects, bans, health) is asked for there.
 
 mod backend;
@@ -8,13 +8,14 @@ mod ban;
 mod explain;
 pub(crate) mod general;
 mod param;
+mod storage;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod vcl;
 
 use crate::parameters::{self, Parameters};
-use crate::plant::{Plant, Source};
+use crate::server::{Server, Source};
 use admin::{Command, Commands, Reply, Status, Verb};
 use base::Time;
 use base::clock::Clock;
@@ -25,8 +26,8 @@ use std::sync::Arc;
 use vcl::Table;
 
 /// The manager.
-pub(crate) struct Management<P: Plant> {
-    plant: P,
+pub(crate) struct Management<P: Server> {
+    server: P,
     parameters: Parameters,
     /// Names given with `-r`.
     protected: HashSet<&'static str>,
@@ -36,10 +37,10 @@ pub(crate) struct Management<P: Plant> {
     jail: &'static str,
 }
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     /// A manager that serves nothing yet.
-    pub(crate) fn new(plant: P, parameters: Parameters, clock: Arc<dyn Clock>) -> Self {
-        Self { plant, parameters, protected: HashSet::new(), vcls: Table::default(), clock, jail: "none" }
+    pub(crate) fn new(server: P, parameters: Parameters, clock: Arc<dyn Clock>) -> Self {
+        Self { server, parameters, protected: HashSet::new(), vcls: Table::default(), clock, jail: "none" }
     }
 
     /// Lets the command line set `name` no more.
@@ -53,14 +54,14 @@ impl<P: Plant> Management<P> {
     }
 
     /// What serves.
-    pub(crate) fn plant(&self) -> &P {
-        &self.plant
+    pub(crate) fn server(&self) -> &P {
+        &self.server
     }
 
     /// What serves, to be told what a test wants.
     #[cfg(test)]
     pub(crate) fn plant_mut(&mut self) -> &mut P {
-        &mut self.plant
+        &mut self.server
     }
 
     /// Loads a VCL under `name`, as `vcl.load` and `vcl.inline` do.
@@ -99,13 +100,13 @@ impl<P: Plant> Management<P> {
 
     /// Stops serving, if it does. Waits for requests under way, for a bounded time.
     pub(crate) fn stop(&mut self) {
-        self.plant.stop();
+        self.server.stop();
     }
 
     /// Housekeeping, a few times a second.
     pub(crate) fn tick(&mut self) {
-        self.plant.tick();
-        if self.plant.broken() {
+        self.server.tick();
+        if self.server.broken() {
             self.begin_anew();
         }
         let now = self.clock.now();
@@ -124,27 +125,27 @@ fn refusal(reply: Reply) -> Result<(), Reply> {
     }
 }
 
-impl<P: Plant> Commands for Management<P> {
+impl<P: Server> Commands for Management<P> {
     fn run(&mut self, command: &'static Command, arguments: &[String], json: bool) -> Reply {
         let reply = self.dispatch(command, arguments, json);
-        if self.plant.lost() {
+        if self.server.lost() {
             // Whatever was put together lacks what the worker did not say.
             return Reply::new(Status::Comms, "CLI communication error");
         }
-        if command.serving && self.plant.running() {
+        if command.serving && self.server.running() {
             let words: Vec<String> = arguments.iter().map(|word| admin::words::quote(word)).collect();
             let words = format!("{} {}", command.name, words.join(" "));
-            self.plant.note(words.trim_end(), reply.status.code(), &reply.body);
+            self.server.note(words.trim_end(), reply.status.code(), &reply.body);
         }
         reply
     }
 
     fn banner(&self) -> String {
-        general::banner(self.jail, &self.plant.storages(), self.plant.running())
+        general::banner(self.jail, &self.server.storages(), self.server.running())
     }
 
     fn serving(&self) -> bool {
-        self.plant.running()
+        self.server.running()
     }
 
     fn reply_max(&self) -> usize {
@@ -156,7 +157,7 @@ impl<P: Plant> Commands for Management<P> {
     }
 }
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     fn dispatch(&mut self, command: &'static Command, arguments: &[String], json: bool) -> Reply {
         if self.parameters.syslog_cli_traffic {
             let words: Vec<String> = arguments.iter().map(|word| shortened(word)).collect();
@@ -182,7 +183,7 @@ impl<P: Plant> Management<P> {
             Verb::DebugXid => self.xid(first, argument(1).unwrap_or_default()),
             Verb::DebugPanicMaster => panic!("You asked for it: debug.panic.master"),
             Verb::DebugPanicWorker => {
-                self.plant.panic_worker();
+                self.server.panic_worker();
                 Reply::done()
             }
             Verb::DebugVmod => self.debug_vmod(),

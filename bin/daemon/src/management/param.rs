@@ -2,11 +2,11 @@
 
 use super::Management;
 use crate::parameters::{self, Flag, Row};
-use crate::plant::Plant;
+use crate::server::Server;
 use admin::{Reply, Status, json};
 use copal_admin as admin;
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(super) fn param_show(&self, arguments: &[String], json: bool) -> Reply {
         let (long, which) = match arguments {
             [] => (false, None),
@@ -83,10 +83,10 @@ impl<P: Plant> Management<P> {
     }
 
     fn param_changed(&mut self, row: &'static Row, json_name: Option<&str>) -> Reply {
-        self.plant.apply(&self.parameters);
+        self.server.apply(&self.parameters);
         let mut reply = match row.idle() {
             Some(why) if json_name.is_none() => Reply::ok(format!("Accepted without effect: {why}.\n")),
-            None if row.flags.contains(&Flag::MustRestart) && self.plant.running() => {
+            None if row.flags.contains(&Flag::MustRestart) && self.server.running() => {
                 Reply::ok("\nChange will take effect when child is restarted")
             }
             None if row.flags.contains(&Flag::MustReload) => {
@@ -113,7 +113,7 @@ mod tests {
     fn setting() {
         let mut manager = running();
         check(&mut manager, "param.set default_ttl 5", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "apply ttl 5");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "apply ttl 5");
         check(&mut manager, "param.show changed", 200, "default_ttl                   5.000 [seconds]\n");
         check(&mut manager, "param.reset default_ttl", 200, "");
         check(&mut manager, "param.show changed", 200, "");

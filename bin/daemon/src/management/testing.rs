@@ -1,9 +1,10 @@
-//! A plant that serves nobody and writes down what it is told, and the one function that gives commands to a manager.
+//! A server that serves nobody and writes down what it is told, and the one function that gives commands to a manager.
 
 use super::Management;
 use crate::parameters::Parameters;
-use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
+use crate::server::{
+    AdminHealth, Backend, Ban, Compiled, Holding, Label, Listening, Load, Question, Server, Source, State,
+    Storage, StorageState,
 };
 use admin::Session;
 use base::clock::ManualClock;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Default)]
-pub(crate) struct Paper {
+pub(crate) struct Recorder {
     running: bool,
     pub(crate) broken: Cell<bool>,
     pub(crate) lost: Cell<bool>,
@@ -23,7 +24,7 @@ pub(crate) struct Paper {
     pub(crate) noted: RefCell<Vec<String>>,
 }
 
-impl Paper {
+impl Recorder {
     fn note(&self, line: String) {
         self.log.borrow_mut().push(line);
     }
@@ -34,7 +35,7 @@ fn print(labels: &[Label]) -> String {
     labels.join(" ")
 }
 
-impl Plant for Paper {
+impl Server for Recorder {
     type Program = String;
 
     fn compile(&self, source: &Source, known: &[Label], _: &Parameters) -> Result<Compiled<String>, String> {
@@ -170,7 +171,17 @@ impl Plant for Paper {
     }
 
     fn storages(&self) -> Vec<Storage> {
-        ["s0", "Transient"].map(|name| Storage { name: name.into(), kind: "malloc".into() }).to_vec()
+        ["s0", "Transient"]
+            .map(|name| Storage { name: name.into(), kind: "malloc".into(), devices: Vec::new() })
+            .to_vec()
+    }
+
+    fn storage_states(&self) -> Vec<StorageState> {
+        let state = |size, used, objects| StorageState {
+            whole: Holding { size, used, objects: Some(objects), entries: None, health: "good".into() },
+            devices: Vec::new(),
+        };
+        vec![state(Some(1 << 30), 1536, 3), state(None, 0, 0)]
     }
 
     fn listening(&self) -> Vec<Listening> {
@@ -208,12 +219,12 @@ impl Plant for Paper {
 }
 
 /// A manager of nothing, at the moment 1000.
-pub(crate) fn manager() -> Management<Paper> {
-    Management::new(Paper::default(), Parameters::default(), Arc::new(ManualClock::new(1000.0)))
+pub(crate) fn manager() -> Management<Recorder> {
+    Management::new(Recorder::default(), Parameters::default(), Arc::new(ManualClock::new(1000.0)))
 }
 
 /// A manager that serves with a VCL `boot`.
-pub(crate) fn running() -> Management<Paper> {
+pub(crate) fn running() -> Management<Recorder> {
     let mut manager = manager();
     check(&mut manager, "vcl.inline boot ok", 200, "VCL compiled.\n");
     check(&mut manager, "vcl.use boot", 200, "VCL 'boot' now active");
@@ -222,7 +233,7 @@ pub(crate) fn running() -> Management<Paper> {
 }
 
 /// Gives one command as a trusted session would, and checks status and body of the reply.
-pub(crate) fn check(manager: &mut Management<Paper>, line: &str, code: u16, body: &str) {
+pub(crate) fn check(manager: &mut Management<Recorder>, line: &str, code: u16, body: &str) {
     let mut out = Vec::new();
     let mut session = Session::begin(None, [0; 32], manager, &mut Vec::new());
     session.feed(format!("{line}\n").as_bytes(), manager, &mut out);

@@ -1,14 +1,16 @@
 //! Every parameter: name, kind, default, bounds, what it does; reading and setting by name.
 //!
 //! [`table`] has those with an effect, [`idle`] those of Varnish that are accepted without one, each with the reason.
-//! [`show`] prints them in the shapes of `param.show`.
+//! [`show`] prints them in the shapes of `param.show`; [`setting`] is how they travel to the worker.
 
 mod bounds;
 mod idle;
+mod setting;
 mod show;
 mod table;
 pub(crate) mod value;
 
+pub(crate) use setting::{Setting, from_settings, settings};
 pub(crate) use show::{json, list, long, manual};
 use std::sync::LazyLock;
 pub(crate) use table::Parameters;

@@ -6,6 +6,7 @@ use super::value::{BitNames, Kind, Value};
 use super::{Access, Flag, Row};
 use copal_cache::settings::CacheStatus;
 use copal_observe as observe;
+use copal_store::Policy;
 use std::collections::BTreeMap;
 
 /// What a field of [`Parameters`] has in common with [`Value`].
@@ -193,10 +194,13 @@ parameters! {
         "The longest head of a backend's response.";
     idle_send_timeout: f64 = 60.0, Seconds(0.0, None), "seconds", [DelayedEffect],
         "How long a client may take nothing of what is sent to it before its connection is closed.";
+    journal_sync: f64 = 0.1, Seconds(0.0, Some(60.0)), "seconds", [],
+        "How long a purge, or another change to what stands on the devices of a store, may take until it survives a crash. \
+         Zero: it does before the reply. Bans of the command line always do.";
     listen_depth: u64 = 1024, Count(0, None), "connections", [MustRestart],
         "How many connections may wait to be accepted on a listening socket.";
     lru_interval: f64 = 2.0, Seconds(0.0, None), "seconds", [Experimental],
-        "How long after a use an object's further uses do not move it in the order of eviction.";
+        "How long after a use an object's further uses do not count in the order of eviction.";
     max_esi_depth: u64 = 5, Count(0, None), "levels", [],
         "How deep ESI includes may be nested.";
     max_restarts: u64 = 4, Count(0, None), "restarts", [],
@@ -224,6 +228,9 @@ parameters! {
         "How long a pipe may carry nothing either way before it is closed.";
     prefer_ipv6: bool = false, Switch, "bool", [],
         "Whether a backend that has both kinds of addresses is tried by IPv6 first.";
+    scrub_rate: u64 = 0, Bytes(0, None), "bytes", [],
+        "How many bytes a second are read on each device of a store to find what is damaged before somebody asks for it. \
+         Zero is never.";
     send_timeout: f64 = 600.0, Seconds(0.0, None), "seconds", [DelayedEffect],
         "The longest time to send one response to a client.";
     shortlived: f64 = 10.0, Seconds(0.0, None), "seconds", [],
@@ -272,6 +279,9 @@ parameters! {
          Copal's own.";
     drain_limit: f64 = 10.0, Seconds(0.0, Some(3600.0)), "seconds", [],
         "How long requests under way may go on when the cache is stopped. Copal's own.";
+    eviction_policy: String = Policy::default().name().to_owned(), Word(Policy::NAMES), "", [MustRestart],
+        "Which objects of a full store go: by their last use (lru, as near as second chance comes to it), by S3-FIFO (s3fifo) \
+         or by SIEVE (sieve). What each would hit of an access log, copal sim tells. Copal's own.";
     fetch_bytes_max: u64 = 0, Bytes(0, None), "bytes", [],
         "The longest body that is taken from a backend; a longer one fails, and its readers are cut. Zero is no limit. \
          Copal's own.";

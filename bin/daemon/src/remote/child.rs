@@ -1,4 +1,4 @@
-//! One worker process: started, asked, and buried.
+//! One worker process: started, asked, and reaped.
 //!
 //! ```text
 //! spawn > starting --(Start answered)--> serving --(Stop answered, exit 0)--> ended
@@ -8,7 +8,7 @@
 use super::output::Output;
 use crate::jail::Jail;
 use crate::link::frame::{Event, Pipe};
-use crate::link::{Answer, Ask, descriptors};
+use crate::link::{Answer, Ask};
 use crate::worker;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a worker may take to end once it has answered that it will, or was killed.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a worker may take to fetch its sockets.
@@ -52,11 +52,11 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a worker and hands it the sockets. It waits for [`Ask::Start`] then.
+    /// Starts a worker and hands it the descriptors of sockets and devices. It waits for [`Ask::Start`] then.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(super) fn spawn(sockets: &[BorrowedFd<'_>], name: &str, jail: Jail) -> io::Result<Self> {
+    pub(super) fn spawn(descriptors: &[BorrowedFd<'_>], name: &str, jail: Jail) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (read, write) = io::pipe()?;
         let mut command = Command::new("/proc/self/exe");
@@ -83,7 +83,7 @@ impl Child {
             began: now,
             lost: None,
         };
-        if let Err(error) = descriptors::send(&ours, sockets) {
+        if let Err(error) = crate::link::descriptors::send(&ours, descriptors) {
             child.kill();
             return Err(error);
         }
@@ -185,15 +185,15 @@ impl Child {
     }
 
     /// Waits for its end and what it last said, and kills it if that takes too long: at once where it is lost.
-    pub(super) fn bury(mut self) -> Obituary {
-        let until = Instant::now() + LAST_BREATH;
+    pub(super) fn reap(mut self) -> Exited {
+        let until = Instant::now() + EXIT_PATIENCE;
         let mut killed = None;
         loop {
             if let Ok(Some(status)) = self.process.try_wait() {
                 let report = self.output.finish();
                 let explained = self.output.explained();
                 let last_words = self.output.last_words();
-                return Obituary { pid: self.process.id(), status, report, explained, last_words, killed };
+                return Exited { pid: self.process.id(), status, report, explained, last_words, killed };
             }
             let late = Instant::now() >= until;
             // One whose pipe is closed is most likely about to end, with its own report.
@@ -208,7 +208,7 @@ impl Child {
 
 /// How a worker ended.
 #[derive(Debug)]
-pub(super) struct Obituary {
+pub(super) struct Exited {
     /// Its number.
     pub(super) pid: u32,
     status: ExitStatus,
@@ -233,7 +233,7 @@ pub(super) enum End {
     Signal { number: i32, dumped: bool },
 }
 
-impl Obituary {
+impl Exited {
     /// How it ended.
     pub(super) fn end(&self) -> End {
         match (self.status.code(), self.status.signal()) {
@@ -264,7 +264,7 @@ mod tests {
 
     fn check(raw: i32, end: End, words: &str) {
         let status = ExitStatus::from_raw(raw);
-        let obituary = Obituary {
+        let exited = Exited {
             pid: 7,
             status,
             report: None,
@@ -272,7 +272,7 @@ mod tests {
             last_words: String::new(),
             killed: None,
         };
-        assert_eq!((obituary.end(), obituary.words().as_str()), (end, words));
+        assert_eq!((exited.end(), exited.words().as_str()), (end, words));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The worker as the manager sees it: [`Plant`] by asking another process.
+//! The worker as the manager sees it: [`Server`] by asking another process.
 //!
 //! ```text
 //! stopped --start--> starting --> running --stop--> stopping --> stopped
@@ -9,19 +9,21 @@
 //! pause, which doubles from one death to the next, so that a machine is not kept busy with dying.
 
 mod child;
-pub(crate) mod output;
+mod output;
 
 use crate::compile::{self, Captured};
 use crate::jail::Jail;
 use crate::link::{self, Answer, Ask};
-use crate::parameters::Parameters;
-use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
+use crate::parameters::{self, Parameters};
+use crate::server::{
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Question, Server, Source, State, Storage,
+    StorageState,
 };
-use crate::{log, panic, storage_spec, wire_up};
-use child::{Child, End, Lost, Obituary};
+use crate::{log, panic, storage, wire_up};
+use child::{Child, End, Exited, Lost};
 use copal_net as net;
 use copal_observe as observe;
+use copal_store::device::FileDevice;
 use net::Endpoint;
 use net::listen::{Protocol, Spec};
 use std::cell::{Cell, RefCell};
@@ -48,7 +50,7 @@ fn pause(young_deaths: u32) -> Duration {
 }
 
 /// What a worker needs besides parameters and VCL; fixed for the life of the manager.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Fixed {
     /// The work directory.
     pub(crate) directory: PathBuf,
@@ -58,15 +60,17 @@ pub(crate) struct Fixed {
     pub(crate) hostname: String,
     /// Which rights a worker has.
     pub(crate) jail: Jail,
-    /// The `-s` arguments.
-    pub(crate) storage: Vec<String>,
-    /// The stores that they mean.
-    pub(crate) stores: Vec<storage_spec::Spec>,
+    /// The stores, `Transient` last.
+    pub(crate) stores: Vec<storage::Spec>,
+    /// What they are kept on, in the order of [`storage::Spec::devices`].
+    pub(crate) devices: Vec<FileDevice>,
+    /// `-o recover`, until a worker has done so: what was made anew once is good.
+    pub(crate) recover: bool,
 }
 
 /// Parameters that concern the manager's dealings with the worker.
 #[derive(Clone, Copy, Debug)]
-struct Manners {
+struct Timeouts {
     /// How long an answer may take.
     patience: Duration,
     /// How often is asked whether it lives; zero is never.
@@ -75,7 +79,7 @@ struct Manners {
     drain: Duration,
 }
 
-impl Manners {
+impl Timeouts {
     fn new(parameters: &Parameters) -> Self {
         let seconds =
             |value: f64| Duration::try_from_secs_f64(value).map_or(LONGEST, |wait| wait.min(LONGEST));
@@ -87,11 +91,11 @@ impl Manners {
     }
 }
 
-/// The plant that asks a worker.
+/// The server that asks a worker.
 pub(crate) struct Remote {
     fixed: Fixed,
-    doors: Vec<net::listen::Listening>,
-    manners: Manners,
+    addresses: Vec<net::listen::Listening>,
+    timeouts: Timeouts,
     shm: Rc<observe::Manager>,
     state: State,
     child: RefCell<Option<Child>>,
@@ -107,7 +111,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Binds the sockets that `specs` name; nothing is accepted before [`Plant::start`].
+    /// Binds the sockets that `specs` name; nothing is accepted before [`Server::start`].
     ///
     /// # Errors
     /// The first address that cannot be had.
@@ -118,14 +122,14 @@ impl Remote {
         shm: Rc<observe::Manager>,
     ) -> Result<Self, net::listen::BindError> {
         let threads = net::worker::cpus().len();
-        let mut doors = Vec::new();
+        let mut addresses = Vec::new();
         for spec in specs {
-            doors.extend(net::listen::bind(spec, threads, &wire_up::listen(parameters))?);
+            addresses.extend(net::listen::bind(spec, threads, &wire_up::listen(parameters))?);
         }
         Ok(Self {
             fixed,
-            doors,
-            manners: Manners::new(parameters),
+            addresses,
+            timeouts: Timeouts::new(parameters),
             shm,
             state: State::Stopped,
             child: RefCell::new(None),
@@ -145,7 +149,7 @@ impl Remote {
 
     /// Asks; `None` if there is no worker or it does not answer, which is then noted.
     fn ask(&self, ask: &Ask) -> Option<Answer> {
-        self.ask_for(ask, self.manners.patience)
+        self.ask_for(ask, self.timeouts.patience)
     }
 
     fn ask_for(&self, ask: &Ask, patience: Duration) -> Option<Answer> {
@@ -173,22 +177,23 @@ impl Remote {
         labels: &[Label],
         active: &str,
     ) -> link::Start {
-        let door = |door: &net::listen::Listening| link::Door {
-            name: door.name.clone(),
-            proxy: door.protocol == Protocol::Proxy,
-            place: match &door.endpoint {
-                Endpoint::Tcp(address) => link::Place::Tcp(*address),
-                Endpoint::Unix(path) => link::Place::Unix(path.clone()),
+        let address = |listening: &net::listen::Listening| link::Address {
+            name: listening.name.clone(),
+            proxy: listening.protocol == Protocol::Proxy,
+            endpoint: match &listening.endpoint {
+                Endpoint::Tcp(address) => link::Endpoint::Tcp(*address),
+                Endpoint::Unix(path) => link::Endpoint::Unix(path.clone()),
             },
-            sockets: door.listeners.len(),
+            sockets: listening.listeners.len(),
         };
         link::Start {
             directory: self.fixed.directory.clone(),
             identity: self.fixed.identity.clone(),
             hostname: self.fixed.hostname.clone(),
-            storage: self.fixed.storage.clone(),
-            doors: self.doors.iter().map(door).collect(),
-            parameters: link::settings(parameters),
+            stores: self.fixed.stores.clone(),
+            recover: self.fixed.recover,
+            addresses: self.addresses.iter().map(address).collect(),
+            parameters: parameters::settings(parameters),
             vcls: vcls.iter().map(vcl_message).collect(),
             labels: labels.to_vec(),
             active: active.to_owned(),
@@ -196,7 +201,10 @@ impl Remote {
     }
 
     /// A worker that serves, or why there is none.
-    fn launch(&mut self, start: link::Start) -> Result<(), String> {
+    fn launch(&mut self, mut start: link::Start) -> Result<(), String> {
+        // Until the worker has answered.
+        let _handed =
+            storage::Handed::new(&mut start.stores, self.fixed.jail).map_err(|why| why.to_string())?;
         observe::vsm::remove(&self.fixed.directory, observe::vsm::WORKER)
             .map_err(|error| format!("shared memory: {error}"))?;
         let shared = self.fixed.directory.join(observe::vsm::WORKER);
@@ -204,53 +212,58 @@ impl Remote {
             .jail
             .worker_directory(&shared)
             .map_err(|error| format!("shared memory: {}: {error}", shared.display()))?;
-        let sockets = self.doors.iter().flat_map(|door| door.listeners.iter().map(|socket| socket.as_fd()));
-        let sockets: Vec<_> = sockets.collect();
+        let sockets = self
+            .addresses
+            .iter()
+            .flat_map(|listening| listening.listeners.iter().map(|socket| socket.as_fd()));
+        let devices = self.fixed.devices.iter().map(|device| device.as_fd());
+        let descriptors: Vec<_> = sockets.chain(devices).collect();
         let name = self.fixed.directory.display().to_string();
-        let mut child = Child::spawn(&sockets, &name, self.fixed.jail)
+        let mut child = Child::spawn(&descriptors, &name, self.fixed.jail)
             .map_err(|error| format!("could not start worker: {error}"))?;
         log::debug(&format!("Child ({}) Started", child.id()), &[]);
-        match child.ask(&Ask::Start(Box::new(start)), self.manners.patience.max(START_PATIENCE)) {
+        match child.ask(&Ask::Start(Box::new(start)), self.timeouts.patience.max(START_PATIENCE)) {
             Ok(Answer::Done) => {
                 self.shm.counters().child_start.inc();
+                self.fixed.recover = false;
                 log::plain("Child launched OK");
                 self.child.replace(Some(child));
                 Ok(())
             }
             Ok(Answer::Failed(why)) => {
-                self.remember(child.bury());
+                self.remember(child.reap());
                 Err(why)
             }
             Ok(_) | Err(_) => {
                 let pid = child.id();
-                self.remember(child.bury());
+                self.remember(child.reap());
                 Err(format!("Child ({pid}) did not start"))
             }
         }
     }
 
-    /// Buries the worker, whose end nobody asked for, and sets when the next may be started.
-    fn mourn(&mut self, child: Child) {
+    /// Reaps the worker, whose end nobody asked for, and sets when the next may be started.
+    fn handle_death(&mut self, child: Child) {
         let age = child.age();
-        self.remember(child.bury());
+        self.remember(child.reap());
         self.state = State::Stopped;
-        self.fall(age);
+        self.schedule_restart(age);
     }
 
     /// Sets when the next worker may be started after one that died at `age`.
-    fn fall(&mut self, age: Duration) {
+    fn schedule_restart(&mut self, age: Duration) {
         self.young_deaths = if age < YOUNG { self.young_deaths + 1 } else { 1 };
         self.due = Some(Instant::now() + pause(self.young_deaths));
     }
 
     /// Logs, counts and keeps how a worker ended, and removes what it left.
-    fn remember(&mut self, obituary: Obituary) {
+    fn remember(&mut self, exited: Exited) {
         let counters = self.shm.counters();
-        let words = obituary.words();
-        if let Some(why) = obituary.killed {
-            log::error(&format!("Child ({}) {why}", obituary.pid), &[]);
+        let words = exited.words();
+        if let Some(why) = exited.killed {
+            log::error(&format!("Child ({}) {why}", exited.pid), &[]);
         }
-        match obituary.end() {
+        match exited.end() {
             End::Orderly => {
                 counters.child_exit.inc();
                 log::info(&words, &[]);
@@ -267,10 +280,10 @@ impl Remote {
                 log::error(&words, &[]);
             }
         }
-        let end = obituary.end();
-        match (obituary.report, end) {
-            (None, End::Status(_) | End::Signal { .. }) if !obituary.explained => {
-                let message = format!("{words}\n{}", obituary.last_words);
+        let end = exited.end();
+        match (exited.report, end) {
+            (None, End::Status(_) | End::Signal { .. }) if !exited.explained => {
+                let message = format!("{words}\n{}", exited.last_words);
                 self.panic.replace(Some(panic::report(message.trim_end(), "", "", "")));
             }
             (report, _) => self.keep(report),
@@ -293,7 +306,7 @@ fn vcl_message(load: &Load<'_, Arc<Captured>>) -> link::Vcl {
     link::Vcl { name: load.name.to_owned(), captured: Captured::clone(load.program), warm: load.warm }
 }
 
-impl Plant for Remote {
+impl Server for Remote {
     type Program = Arc<Captured>;
 
     fn compile(
@@ -302,7 +315,7 @@ impl Plant for Remote {
         labels: &[Label],
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
-        let stores = storage_spec::names(&self.fixed.stores);
+        let stores = storage::names(&self.fixed.stores);
         compile::compile(source, labels, &stores, parameters, self.fixed.jail)
     }
 
@@ -344,14 +357,14 @@ impl Plant for Remote {
         labels: &[Label],
         active: &str,
     ) -> Result<(), String> {
-        self.manners = Manners::new(parameters);
+        self.timeouts = Timeouts::new(parameters);
         let due = self.due.take();
         self.state = State::Starting;
         let launched = self.launch(self.start_message(parameters, vcls, labels, active));
         self.state = if launched.is_ok() { State::Running } else { State::Stopped };
         if launched.is_err() && due.is_some() {
             // What keeps it from starting may pass: it is tried again, as after another death.
-            self.fall(Duration::ZERO);
+            self.schedule_restart(Duration::ZERO);
         }
         launched
     }
@@ -362,11 +375,11 @@ impl Plant for Remote {
         let Some(mut child) = self.child.take() else { return };
         self.state = State::Stopping;
         log::debug("Stopping Child", &[]);
-        let patience = self.manners.drain.saturating_add(self.manners.patience);
+        let patience = self.timeouts.drain.saturating_add(self.timeouts.patience);
         if child.ask(&Ask::Stop, patience).is_err() {
             self.lost.set(false);
         }
-        self.remember(child.bury());
+        self.remember(child.reap());
         self.state = State::Stopped;
         log::debug("Child cleanup complete", &[]);
     }
@@ -406,8 +419,8 @@ impl Plant for Remote {
     }
 
     fn apply(&mut self, parameters: &Parameters) {
-        self.manners = Manners::new(parameters);
-        self.ask(&Ask::Apply(link::settings(parameters)));
+        self.timeouts = Timeouts::new(parameters);
+        self.ask(&Ask::Apply(parameters::settings(parameters)));
     }
 
     fn backends(&self) -> Vec<Backend> {
@@ -441,19 +454,18 @@ impl Plant for Remote {
     }
 
     fn storages(&self) -> Vec<Storage> {
-        let row = |spec: &storage_spec::Spec| Storage { name: spec.name.clone(), kind: spec.kind.to_owned() };
-        self.fixed.stores.iter().map(row).collect()
+        Storage::rows(&self.fixed.stores)
+    }
+
+    fn storage_states(&self) -> Vec<StorageState> {
+        match self.ask(&Ask::StorageStates) {
+            Some(Answer::StorageStates(states)) => states,
+            _ => Vec::new(),
+        }
     }
 
     fn listening(&self) -> Vec<Listening> {
-        let row = |door: &net::listen::Listening| {
-            let (address, port) = match &door.endpoint {
-                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
-                Endpoint::Unix(path) => (path.display().to_string(), None),
-            };
-            Listening { name: door.name.clone(), address, port }
-        };
-        self.doors.iter().map(row).collect()
+        Listening::rows(&self.addresses)
     }
 
     fn panic_worker(&mut self) {
@@ -486,15 +498,15 @@ impl Plant for Remote {
     fn tick(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         self.keep(child.report());
-        let lost = child.check(self.manners.ping, self.manners.patience);
+        let lost = child.check(self.timeouts.ping, self.timeouts.patience);
         if child.ended() || lost.is_err() {
             if lost == Err(Lost::Silent) {
                 log::error(
                     "no answer from the worker",
-                    &[("pid", &child.id()), ("cli_timeout_s", &self.manners.patience.as_secs())],
+                    &[("pid", &child.id()), ("cli_timeout_s", &self.timeouts.patience.as_secs())],
                 );
             }
-            self.mourn(child);
+            self.handle_death(child);
         } else {
             self.child.replace(Some(child));
         }

@@ -9,6 +9,7 @@
 //! | anything else | said by something that knows nothing of us |
 
 use crate::log;
+use crate::panic::REPORT_MAX;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
@@ -20,18 +21,11 @@ use std::time::{Duration, Instant};
 const LINE_MAX: u64 = 8 << 10;
 /// How many of the last foreign lines are kept.
 const WORDS_MAX: usize = 20;
-/// A longer report is cut.
-pub(crate) const REPORT_MAX: usize = 256 << 10;
 /// How long the end of the output is waited for once the worker has ended: what it started may hold the pipe.
 const REST: Duration = Duration::from_secs(1);
 
 /// A worker ends soon after the panic that it ends of.
 const RECENT: Duration = Duration::from_secs(5);
-
-/// Marks a report, and its length.
-pub(crate) fn announce(length: usize) -> String {
-    format!("<panic {length}>\n")
-}
 
 /// The reading of one worker's output.
 #[derive(Debug)]
@@ -136,6 +130,7 @@ fn next(reader: &mut impl io::BufRead) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::panic::announce;
 
     #[test]
     fn lines_and_reports() {

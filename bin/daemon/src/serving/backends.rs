@@ -1,6 +1,6 @@
 //! The backends and directors of a loaded VCL, as `backend.list` and `backend.set_health` see them.
 
-use crate::plant::{AdminHealth, Backend};
+use crate::server::{AdminHealth, Backend};
 use base::Time;
 use cache::Vcl;
 use copal_base as base;

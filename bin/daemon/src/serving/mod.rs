@@ -1,4 +1,4 @@
-//! Serving, for real: stores, threads, sockets and loaded VCLs behind [`Plant`].
+//! Serving, for real: stores, threads, sockets and loaded VCLs behind [`Server`].
 //!
 //! ```text
 //! worker threads (one a CPU): accept > front > cache > origin      upkeep thread: probes, sweeping, merging of counters
@@ -17,16 +17,17 @@ mod upkeep;
 use crate::compile::{self, Captured};
 use crate::jail::Jail;
 use crate::parameters::Parameters;
-use crate::plant::{
-    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Plant, Question, Source, State, Storage,
+use crate::server::{
+    AdminHealth, Backend, Ban, Compiled, Label, Listening, Load, Question, Server, Source, State, Storage,
+    StorageState,
 };
-use crate::storage_spec;
+use crate::storage;
 use admin::Status;
 use base::clock::Clock;
 use copal_admin as admin;
 use copal_base as base;
 use copal_net as net;
-use net::Endpoint;
+use copal_store::device::FileDevice;
 use running::Running;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,23 +43,32 @@ pub(crate) struct Fixed {
     /// `server.hostname`.
     pub(crate) hostname: String,
     /// The stores, `Transient` last.
-    pub(crate) storage: Vec<storage_spec::Spec>,
+    pub(crate) stores: Vec<storage::Spec>,
+    /// `-o recover`: they make the lists of their objects anew.
+    pub(crate) recover: bool,
 }
 
-/// The plant that serves.
+/// The server in the worker: it does what it is told.
 pub(crate) struct Serving {
     fixed: Arc<Fixed>,
     clock: Arc<dyn Clock>,
-    doors: Vec<net::listen::Listening>,
+    addresses: Vec<net::listen::Listening>,
+    /// What stores are kept on, until they are made.
+    devices: Vec<FileDevice>,
     running: Option<Running>,
     /// How long the end of serving is to take longer than it does: `debug.shutdown.delay`.
     stop_delay: Duration,
 }
 
 impl Serving {
-    /// Serves on `doors`; nothing is accepted before [`Plant::start`].
-    pub(crate) fn new(fixed: Fixed, doors: Vec<net::listen::Listening>, clock: Arc<dyn Clock>) -> Self {
-        Self { fixed: Arc::new(fixed), clock, doors, running: None, stop_delay: Duration::ZERO }
+    /// Serves on `addresses`; nothing is accepted before [`Server::start`].
+    pub(crate) fn new(
+        fixed: Fixed,
+        addresses: Vec<net::listen::Listening>,
+        devices: Vec<FileDevice>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { fixed: Arc::new(fixed), clock, addresses, devices, running: None, stop_delay: Duration::ZERO }
     }
 
     /// Writes to the request log that the manager asked whether we live.
@@ -67,7 +77,7 @@ impl Serving {
     }
 }
 
-impl Plant for Serving {
+impl Server for Serving {
     type Program = Arc<Captured>;
 
     fn compile(
@@ -77,7 +87,7 @@ impl Plant for Serving {
         parameters: &Parameters,
     ) -> Result<Compiled<Arc<Captured>>, String> {
         // Here everything is seen with our own rights.
-        let stores = storage_spec::names(&self.fixed.storage);
+        let stores = storage::names(&self.fixed.stores);
         compile::compile(source, labels, &stores, parameters, Jail::None)
     }
 
@@ -119,14 +129,15 @@ impl Plant for Serving {
         labels: &[Label],
         active: &str,
     ) -> Result<(), String> {
-        let mut running = Running::new(&self.fixed, &self.clock, parameters)?;
+        let mut running =
+            Running::new(&self.fixed, std::mem::take(&mut self.devices), &self.clock, parameters)?;
         for vcl in vcls {
             running.load(vcl).map_err(|why| format!("VCL \"{}\": {why}", vcl.name))?;
         }
         running.set_labels(labels);
         running.activate(active);
         running.note("start");
-        running.open(&self.doors, parameters)?;
+        running.open(&self.addresses, parameters)?;
         running.note_reply(Status::Ok.code(), "");
         self.running = Some(running);
         Ok(())
@@ -201,23 +212,19 @@ impl Plant for Serving {
 
     fn explain(&self, question: &Question) -> Result<String, String> {
         let running = self.running.as_ref().ok_or("Child not running")?;
-        explain::explain(running, &self.doors, question)
+        explain::explain(running, &self.addresses, question)
     }
 
     fn storages(&self) -> Vec<Storage> {
-        let row = |spec: &storage_spec::Spec| Storage { name: spec.name.clone(), kind: spec.kind.to_owned() };
-        self.fixed.storage.iter().map(row).collect()
+        Storage::rows(&self.fixed.stores)
+    }
+
+    fn storage_states(&self) -> Vec<StorageState> {
+        self.running.as_ref().map_or_else(Vec::new, Running::storage_states)
     }
 
     fn listening(&self) -> Vec<Listening> {
-        let row = |door: &net::listen::Listening| {
-            let (address, port) = match &door.endpoint {
-                Endpoint::Tcp(address) => (address.ip().to_string(), Some(address.port())),
-                Endpoint::Unix(path) => (path.display().to_string(), None),
-            };
-            Listening { name: door.name.clone(), address, port }
-        };
-        self.doors.iter().map(row).collect()
+        Listening::rows(&self.addresses)
     }
 
     fn panic_worker(&mut self) {

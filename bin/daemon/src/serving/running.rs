@@ -5,8 +5,8 @@ use super::upkeep::{Job, Upkeep};
 use super::{Fixed, backends, host};
 use crate::compile::{self, Captured};
 use crate::parameters::Parameters;
-use crate::plant::{AdminHealth, Backend, Ban, Label, Load};
-use crate::{log, storage_spec, wire_up};
+use crate::server::{AdminHealth, Backend, Ban, Holding, Label, Load, StorageState};
+use crate::{log, storage, wire_up};
 use admin::Status;
 use base::Live;
 use base::clock::Clock;
@@ -15,6 +15,7 @@ use cache::{Shared, Stores, Vcl};
 use copal_admin as admin;
 use copal_base as base;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
@@ -28,7 +29,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use store::Engine;
+use store::device::FileDevice;
+use store::persistent::Pace;
+use store::{DeviceReport, Engine};
 use vcl::instance::Instance;
 
 /// References to a VCL that are ours and no request's: in [`Running::vcls`], and with upkeep if it is the active one.
@@ -49,7 +52,10 @@ struct Service {
 pub(super) struct Running {
     fixed: Arc<Fixed>,
     parts: Parts,
-    memories: Vec<Arc<store::Memory>>,
+    /// The stores, `Transient` last.
+    engines: Vec<Arc<dyn Engine>>,
+    /// How often their devices are written to and looked through.
+    pace: Arc<Pace>,
     services: HashMap<String, Service>,
     /// Discarded, still in use by requests.
     lingering: Vec<Arc<Vcl>>,
@@ -64,26 +70,32 @@ impl Running {
     /// What could not be made.
     pub(super) fn new(
         fixed: &Arc<Fixed>,
+        devices: Vec<FileDevice>,
         clock: &Arc<dyn Clock>,
         parameters: &Parameters,
     ) -> Result<Self, String> {
         let shm = observe::Worker::create(&fixed.directory, &wire_up::log(parameters), clock.now())
             .map_err(|error| format!("shared memory in {}: {error}", fixed.directory.display()))?;
-        let bans = Arc::new(cache::ban::Bans::started_at(clock.now()));
-        let tags = cache::index::tags::Tags::new(&parameters.xkey_fields);
-        let index = Arc::new(cache::index::Index::new(Arc::clone(&bans), tags));
-        let memories: Vec<Arc<store::Memory>> = fixed
-            .storage
-            .iter()
-            .map(|spec| Arc::new(store::Memory::new(&spec.name, spec.size, Arc::clone(&index) as _)))
-            .collect();
-        let (transient, named) = memories.split_last().expect("there is always a Transient store");
-        debug_assert_eq!(transient.name(), storage_spec::TRANSIENT);
-        let named = named.iter().map(|memory| Arc::clone(memory) as Arc<dyn Engine>).collect();
+        let bans = Arc::new(catalog::ban::Bans::started_at(clock.now()));
+        let tags = catalog::index::tags::Tags::new(&parameters.xkey_fields);
+        let index = Arc::new(catalog::index::Index::new(Arc::clone(&bans), tags));
+        let policy = wire_up::eviction(parameters);
+        let pace = Arc::new(Pace::default());
+        let parts = storage::build::Parts {
+            devices,
+            evictions: Arc::clone(&index) as _,
+            policy,
+            pace: Arc::clone(&pace),
+            recover: fixed.recover,
+        };
+        let engines = storage::build::build(&fixed.stores, parts).map_err(|error| error.to_string())?;
+        adopt(&index, &engines, clock.now());
+        let (transient, named) = engines.split_last().expect("there is always a Transient store");
+        debug_assert_eq!(transient.name(), storage::TRANSIENT);
         let shared = Arc::new(Shared {
             clock: Arc::clone(clock),
             index,
-            stores: Stores::new(named, Arc::clone(transient) as _),
+            stores: Stores::new(named.to_vec(), Arc::clone(transient)),
             settings: Arc::new(Live::new(wire_up::cache(parameters, &fixed.identity, &fixed.hostname))),
             vcl: Arc::new(Live::new(None)),
             labels: Arc::default(),
@@ -93,7 +105,7 @@ impl Running {
             vxids: Arc::new(VxidSource::default()),
             reseed: cache::Reseed::default(),
             no_room: Arc::default(),
-            ranges: cache::Ranges::default(),
+            range_support: cache::RangeSupport::default(),
             maker: OnceLock::new(),
         });
         let parts = Parts {
@@ -111,7 +123,8 @@ impl Running {
         let running = Self {
             fixed: Arc::clone(fixed),
             parts,
-            memories,
+            engines,
+            pace,
             services: HashMap::new(),
             lingering: Vec::new(),
             threads: None,
@@ -121,12 +134,12 @@ impl Running {
         Ok(running)
     }
 
-    /// Starts a thread for each CPU, which serves its socket of each door.
+    /// Starts a thread for each CPU, which serves its socket of each address.
     ///
     /// # Errors
     /// A thread cannot be made; those made are ended.
-    pub(super) fn open(&mut self, doors: &[Listening], parameters: &Parameters) -> Result<(), String> {
-        self.threads = Some(Threads::start(&self.parts, doors, &wire_up::worker(parameters))?);
+    pub(super) fn open(&mut self, addresses: &[Listening], parameters: &Parameters) -> Result<(), String> {
+        self.threads = Some(Threads::start(&self.parts, addresses, &wire_up::worker(parameters))?);
         // All of them are one.
         self.parts.counters.control().pools.set(1);
         Ok(())
@@ -380,9 +393,11 @@ impl Running {
         let before = self.parts.origin.get();
         let (resting, piece_max) = (Arc::clone(&before.resting), before.piece_max);
         self.parts.origin.set(origin::Settings { resting, piece_max, ..wire_up::origin(parameters) });
-        for memory in &self.memories {
-            memory.set_evict_max(parameters.nuke_limit);
+        for engine in &self.engines {
+            engine.set_evict_max(parameters.nuke_limit);
         }
+        self.pace.set_journal_sync(Duration::from_secs_f64(parameters.journal_sync.clamp(0.0, 60.0)));
+        self.pace.set_scrub_rate(parameters.scrub_rate);
         let log = &self.parts.log;
         let settings = wire_up::log(parameters);
         log.set_mask(settings.mask);
@@ -399,6 +414,31 @@ impl Running {
             .into_iter()
             .flat_map(|service| backends::list(&service.vcl, self.parts.shared.now()))
             .collect()
+    }
+
+    /// What each store holds.
+    pub(super) fn storage_states(&self) -> Vec<StorageState> {
+        let device = |device: DeviceReport| Holding {
+            size: Some(device.size),
+            used: device.used,
+            objects: None,
+            entries: Some(device.entries),
+            health: device.health.word().to_owned(),
+        };
+        let state = |engine: &Arc<dyn Engine>| {
+            let report = engine.report();
+            StorageState {
+                whole: Holding {
+                    size: report.size,
+                    used: report.used,
+                    objects: Some(report.objects),
+                    entries: report.entries,
+                    health: report.health.word().to_owned(),
+                },
+                devices: report.devices.into_iter().map(device).collect(),
+            }
+        };
+        self.engines.iter().map(state).collect()
     }
 
     /// Notes what the operator says of a backend.
@@ -436,7 +476,10 @@ impl Running {
 
     /// Adds a ban.
     pub(super) fn ban(&self, words: &[String]) -> Result<(), String> {
-        self.parts.shared.bans.add_words(words, self.parts.shared.now()).map(|_| ())
+        self.parts.shared.bans.add_words(words, self.parts.shared.now())?;
+        // Who has its reply may rely upon it, whatever happens to this process.
+        let synced = self.engines.iter().try_for_each(|engine| engine.sync());
+        synced.map_err(|error| format!("The ban is in force, but a device did not take it: {error}"))
     }
 
     /// Sets the last transaction number, if it is given; gives it and how many numbers a thread takes at once.
@@ -467,7 +510,7 @@ impl Running {
     /// All bans, newest first.
     pub(super) fn bans(&self) -> Vec<Ban> {
         let bans = self.parts.shared.bans.list();
-        let row = |ban: cache::ban::Listed| Ban {
+        let row = |ban: catalog::ban::Listed| Ban {
             time: ban.time,
             objects: ban.objects,
             completed: ban.completed,
@@ -493,7 +536,18 @@ impl Running {
             vcl.instance.fini(&mut host::LoadHost::new(&self.parts.shared, vcl, &self.parts.log));
         }
         self.upkeep.stop();
+        self.engines.iter().for_each(|engine| engine.close());
     }
+}
+
+/// Takes in what engines found on their devices, if any have some.
+fn adopt(index: &catalog::index::Index, engines: &[Arc<dyn Engine>], now: base::Time) {
+    let lasting: Vec<_> = engines.iter().filter(|engine| !engine.devices().is_empty()).cloned().collect();
+    if lasting.is_empty() {
+        return;
+    }
+    let found = index.attach(lasting, now);
+    log::info("found on devices", &[("objects", &found.entries), ("useless", &found.useless)]);
 }
 
 fn temperature(warm: bool) -> &'static str {

@@ -2,9 +2,10 @@
 
 use crate::log;
 use base::{Live, LiveReader};
-use cache::sweep::Sweeper;
+use catalog::sweep::Sweeper;
 use copal_base as base;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_front as front;
 use copal_net as net;
 use copal_observe as observe;
@@ -51,18 +52,18 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts one worker for each CPU of the process, on copies of the sockets in `doors`.
+    /// Starts one worker for each CPU of the process, on copies of the sockets in `addresses`.
     ///
     /// # Errors
     /// In words, what could not be made.
     pub(super) fn start(
         parts: &Parts,
-        doors: &[Listening],
+        addresses: &[Listening],
         settings: &net::worker::Settings,
     ) -> Result<Self, String> {
         let mut threads = Self { workers: Vec::new(), stop: Stop::new() };
         for (index, cpu) in net::worker::cpus().into_iter().enumerate() {
-            if let Err(why) = threads.add(parts, doors, settings, index, cpu) {
+            if let Err(why) = threads.add(parts, addresses, settings, index, cpu) {
                 threads.stop();
                 return Err(why);
             }
@@ -73,12 +74,12 @@ impl Threads {
     fn add(
         &mut self,
         parts: &Parts,
-        doors: &[Listening],
+        addresses: &[Listening],
         settings: &net::worker::Settings,
         index: usize,
         cpu: usize,
     ) -> Result<(), String> {
-        let entrances = entrances(doors, index, &parts.failures)?;
+        let entrances = entrances(addresses, index, &parts.failures)?;
         let worker = spawn(parts, index, cpu, entrances, settings, &self.stop)
             .map_err(|error| format!("worker thread {index}: {error}"))?;
         self.workers.push(worker);
@@ -104,21 +105,21 @@ impl Threads {
 
 /// Copies of the sockets that belong to worker `index`.
 fn entrances(
-    doors: &[Listening],
+    addresses: &[Listening],
     index: usize,
     failures: &Arc<Statistics>,
 ) -> Result<Vec<front::Entrance>, String> {
-    doors
+    addresses
         .iter()
-        .map(|door| {
-            let socket = &door.listeners[index % door.listeners.len()];
+        .map(|listening| {
+            let socket = &listening.listeners[index % listening.listeners.len()];
             let listener = socket
                 .duplicate()
-                .map_err(|error| format!("listener {} at {}: {error}", door.name, door.endpoint))?;
+                .map_err(|error| format!("listener {} at {}: {error}", listening.name, listening.endpoint))?;
             Ok(front::Entrance {
-                name: door.name.clone(),
-                endpoint: door.endpoint.to_string(),
-                protocol: door.protocol,
+                name: listening.name.clone(),
+                endpoint: listening.endpoint.to_string(),
+                protocol: listening.protocol,
                 listener,
                 failures: Arc::clone(failures),
             })
@@ -166,7 +167,7 @@ const LURKER_REST: f64 = 0.2;
 
 /// Tests objects against bans in the background, for ever.
 async fn lurk(parts: &Parts) {
-    let mut lurker = cache::ban::Lurker::default();
+    let mut lurker = catalog::ban::Lurker::default();
     let mut killed = |object: &store::Object, how: &'static str| {
         let text = format!("{} {how}", object.vxid());
         parts.log.record(Tag::ExpBan, 0, Kind::Raw, text.as_bytes());
@@ -176,7 +177,7 @@ async fn lurk(parts: &Parts) {
         let now = parts.shared.now();
         if now >= rest_until {
             let pace = parts.shared.settings.get().ban_lurker;
-            rest_until = now + lurker.step(&parts.shared, now, &pace, &mut killed);
+            rest_until = now + lurker.step(&parts.shared.index, now, &pace, &mut killed);
         }
         let rest = (rest_until - parts.shared.now()).clamp(0.0, LURKER_REST);
         tokio::time::sleep(Duration::from_secs_f64(rest)).await;
@@ -204,14 +205,14 @@ async fn sweep(parts: &Parts, count: &mut impl FnMut()) {
     let mut expired = |object: &store::Object| {
         control.n_expired.add_shared(1);
         if parts.log.mask().has(Tag::ExpKill) {
-            let text = cache::sweep::record("EXP_Expired", object);
+            let text = catalog::sweep::record("EXP_Expired", object);
             parts.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
         }
     };
     let mut sweeper = Sweeper::default();
     let mut next_count = Instant::now();
     loop {
-        let around = sweeper.step(&parts.shared, parts.shared.now(), &mut expired);
+        let around = sweeper.step(&parts.shared.index, parts.shared.now(), &mut expired);
         if Instant::now() >= next_count {
             count();
             next_count = Instant::now() + COUNT;
@@ -223,38 +224,33 @@ async fn sweep(parts: &Parts, count: &mut impl FnMut()) {
 
 /// Counters that are read off the stores and the index.
 struct Gauges {
-    stores: Vec<observe::Live<observe::Sma>>,
+    stores: Vec<StoreGauges>,
+}
+
+/// Those of one store, and whether it was said that it has failed.
+struct StoreGauges {
+    section: StoreSection,
+    is_damaged: bool,
+}
+
+enum StoreSection {
+    Memory(observe::Live<observe::Sma>),
+    File(observe::Live<observe::Smf>),
 }
 
 impl Gauges {
     fn new(parts: &Parts) -> Self {
-        let stores = parts
-            .shared
-            .stores
-            .all()
-            .filter_map(|store| match parts.counters.memory_store(store.name()) {
-                Ok(section) => Some(section),
-                Err(error) => {
-                    log::error("counters", &[("store", &store.name()), ("error", &error)]);
-                    None
-                }
-            })
-            .collect();
+        let stores =
+            parts.shared.stores.all().filter_map(|store| StoreGauges::new(parts, &**store)).collect();
         Self { stores }
     }
 
     fn update(&mut self, parts: &Parts) {
         let control = parts.counters.control();
         let (mut evicted, mut moved, mut objects) = (0, 0, 0);
-        for (store, section) in parts.shared.stores.all().zip(&self.stores) {
+        for (store, gauges) in parts.shared.stores.all().zip(&mut self.stores) {
             let statistics = store.statistics();
-            section.c_req.set(statistics.requests);
-            section.c_fail.set(statistics.failures);
-            section.c_bytes.set(statistics.bytes_total);
-            section.c_freed.set(statistics.bytes_freed);
-            section.g_alloc.set(statistics.objects);
-            section.g_bytes.set(statistics.bytes);
-            section.g_space.set(statistics.space);
+            gauges.update(&**store, &statistics);
             evicted += statistics.evicted;
             moved += statistics.moved;
             objects += statistics.objects;
@@ -268,6 +264,54 @@ impl Gauges {
         count_failures(control, &parts.failures);
         count_bans(control, &parts.shared.bans);
         count_keys(parts.counters.keys(), &parts.shared.index.tags);
+    }
+}
+
+impl StoreGauges {
+    fn new(parts: &Parts, store: &dyn store::Engine) -> Option<Self> {
+        let (name, counters) = (store.name(), &parts.counters);
+        let section = match store.statistics().file {
+            None => counters.memory_store(name).map(StoreSection::Memory),
+            Some(_) => counters.file_store(name).map(StoreSection::File),
+        };
+        match section {
+            Ok(section) => Some(Self { section, is_damaged: false }),
+            Err(error) => {
+                log::error("counters", &[("store", &name), ("error", &error)]);
+                None
+            }
+        }
+    }
+
+    fn update(&mut self, store: &dyn store::Engine, now: &store::Statistics) {
+        match &self.section {
+            StoreSection::Memory(section) => {
+                section.c_req.set(now.requests);
+                section.c_fail.set(now.failures);
+                section.c_bytes.set(now.bytes_total);
+                section.c_freed.set(now.bytes_freed);
+                section.g_alloc.set(now.objects);
+                section.g_bytes.set(now.bytes);
+                section.g_space.set(now.space);
+            }
+            StoreSection::File(section) => {
+                let file = now.file.unwrap_or_default();
+                section.c_req.set(file.requests);
+                section.c_fail.set(file.failures);
+                section.c_bytes.set(file.bytes_total);
+                section.c_freed.set(file.bytes_freed);
+                section.g_alloc.set(file.extents);
+                section.g_bytes.set(file.bytes);
+                section.g_space.set(file.space);
+                section.g_smf.set(file.extents + file.free_small + file.free_large);
+                section.g_smf_frag.set(file.free_small);
+                section.g_smf_large.set(file.free_large);
+            }
+        }
+        if store.health() == store::Health::Failed && !std::mem::replace(&mut self.is_damaged, true) {
+            log::error("a store's device has failed, it is taken out of use", &[("store", &store.name())]);
+        }
+        store.tend();
     }
 }
 
@@ -286,7 +330,7 @@ fn count_index(parts: &Parts) {
 }
 
 /// Once no VCL ever had the module, there is nothing to look at.
-fn count_keys(section: &observe::Xkey, tags: &cache::index::tags::Tags) {
+fn count_keys(section: &observe::Xkey, tags: &catalog::index::tags::Tags) {
     if !tags.are_wanted() {
         return;
     }
@@ -308,7 +352,7 @@ fn count_failures(control: &Counters, failures: &Statistics) {
     control.sess_fail_other.set(other);
 }
 
-fn count_bans(control: &Counters, bans: &cache::ban::Bans) {
+fn count_bans(control: &Counters, bans: &catalog::ban::Bans) {
     let bans = bans.counts();
     control.bans.set(bans.bans);
     control.bans_completed.set(bans.completed);

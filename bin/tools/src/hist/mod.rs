@@ -4,11 +4,11 @@ mod histogram;
 mod profile;
 
 use crate::Failure;
+use crate::display::Frame;
 use crate::follow::{self, Sink};
 use crate::options::{Given, Opt};
-use crate::screen::{Key, Row, Screen};
+use crate::screen::{Key, Row};
 use crate::settings::{Mode, Settings, Source};
-use crate::top::{heading, identity};
 use copal_observe::Tag;
 use copal_observe::read::{Record, Transaction};
 use histogram::Histogram;
@@ -57,16 +57,12 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let mut display = Display {
         histogram: Histogram::new(profile.low, profile.high),
         profile,
-        ident: identity(&settings),
-        screen: None,
-        drawn: None,
+        frame: Frame::new(&settings),
         period,
         playback: Playback {
             factor: if matches!(settings.source, Source::File(_)) { bend } else { None },
             began: None,
         },
-        has_ended: false,
-        is_over: false,
     };
     follow::follow(settings, &mut display)?;
     Ok(ExitCode::SUCCESS)
@@ -122,13 +118,9 @@ impl Playback {
 struct Display {
     histogram: Histogram,
     profile: Profile,
-    ident: String,
-    screen: Option<Screen>,
-    drawn: Option<Instant>,
+    frame: Frame,
     period: f64,
     playback: Playback,
-    has_ended: bool,
-    is_over: bool,
 }
 
 impl Display {
@@ -152,7 +144,7 @@ impl Display {
     fn wait(&mut self, moment: f64) -> Result<(), Failure> {
         loop {
             let wait = self.playback.wait(moment);
-            if wait.is_zero() || self.is_over {
+            if wait.is_zero() || self.frame.is_over {
                 return Ok(());
             }
             self.pulse()?;
@@ -161,19 +153,14 @@ impl Display {
     }
 
     fn pulse(&mut self) -> Result<(), Failure> {
-        if self.screen.is_none() {
-            self.screen = Some(Screen::open()?);
-        }
-        let Some(screen) = &mut self.screen else { return Ok(()) };
-        let size = screen.size();
+        let screen = self.frame.screen()?;
+        let (size, is_blank) = (screen.size(), screen.is_blank());
         let due = |drawn: Instant| drawn.elapsed().as_secs_f64() >= self.period;
-        let mut draw = screen.is_blank() || self.drawn.is_none_or(due);
-        while let Some(key) = screen.key(0)? {
+        let mut draw = is_blank || self.frame.drawn.is_none_or(due);
+        for key in self.frame.keys()? {
             draw = true;
-            screen.touch();
+            self.frame.screen()?.touch();
             match key {
-                Key::Byte(b'q' | b'Q' | 3) => self.is_over = true,
-                Key::Byte(0x0c) => screen.forget(),
                 Key::Byte(digit @ b'0'..=b'9') => self.period = f64::from(1u32 << (digit - b'0')),
                 Key::Byte(b'+') => self.period = (self.period / 2.0).max(PERIODS.0),
                 Key::Byte(b'-') => self.period = (self.period * 2.0).min(PERIODS.1),
@@ -182,20 +169,18 @@ impl Display {
                 _ => {}
             }
         }
-        self.is_over |= screen.is_deaf;
         if !draw {
             return Ok(());
         }
-        self.drawn = Some(Instant::now());
+        self.frame.drawn = Some(Instant::now());
         let (bars, scale) = self.histogram.page(size.0.saturating_sub(1), size.1);
         let mut left = format!("1:{scale}, n = {}, d = {}", self.histogram.count(), self.period);
         if let Some(factor) = self.playback.factor {
             left += &format!(", B = {factor}");
         }
-        let ident = format!("{}{}", self.ident, if self.has_ended { " (EOF)" } else { "" });
-        let mut rows = vec![Row::plain(heading(&left, &ident, size.1))];
+        let mut rows = vec![Row::plain(self.frame.heading(&left, size.1))];
         rows.extend(bars.into_iter().map(Row::plain));
-        screen.show(&rows)
+        self.frame.screen()?.show(&rows)
     }
 }
 
@@ -222,11 +207,11 @@ impl Sink for Display {
     }
 
     fn is_done(&self) -> bool {
-        self.is_over
+        self.frame.is_over
     }
 
     fn stays(&mut self) -> bool {
-        self.has_ended = true;
+        self.frame.has_ended = true;
         true
     }
 }

@@ -9,7 +9,7 @@ mod screen;
 use crate::Failure;
 use crate::input::insist;
 use crate::options::{Given, Opt};
-use crate::outlet::Outlet;
+use crate::output::Output;
 use crate::settings::{patience, work_directory};
 use copal_observe::read::{Value, read_counters};
 use filter::Filter;
@@ -74,8 +74,8 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     } else {
         return screen::run(sample, raw);
     };
-    let mut outlet = Outlet::standard();
-    outlet.write(text.as_bytes())?;
-    outlet.flush()?;
+    let mut output = Output::standard();
+    output.write(text.as_bytes())?;
+    output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,13 +3,14 @@
 mod ranking;
 
 use crate::Failure;
+use crate::display::Frame;
 use crate::follow::{self, Sink};
 use crate::options::{Given, Opt};
-use crate::outlet::Outlet;
-use crate::screen::{Key, Row, Screen, Style};
+use crate::output::Output;
+use crate::screen::{Key, Row, Style};
 use crate::select::{Selection, Wanted};
-use crate::settings::{Settings, Source};
-use copal_observe::read::{Record, Transaction, read_arguments};
+use crate::settings::Settings;
+use copal_observe::read::{Record, Transaction};
 use ranking::Ranking;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -64,34 +65,18 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     };
     if settings.once {
         follow::follow(settings, &mut counter)?;
-        let mut outlet = Outlet::standard();
+        let mut output = Output::standard();
         for (count, tag, text) in counter.ranking.list() {
-            outlet.write(format!("{count:9.2} {} ", tag.name()).as_bytes())?;
-            outlet.write(text)?;
-            outlet.write(b"\n")?;
+            output.write(format!("{count:9.2} {} ", tag.name()).as_bytes())?;
+            output.write(text)?;
+            output.write(b"\n")?;
         }
-        outlet.flush()?;
+        output.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let ident = identity(&settings);
-    // Errors of attaching are for the terminal as it was.
-    let mut display = Display { counter, screen: None, ident, drawn: None, is_over: false, has_ended: false };
+    let mut display = Display { counter, frame: Frame::new(&settings) };
     follow::follow(settings, &mut display)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What the daemon calls itself (`-i`), for a corner of the screen; a file's name for a file.
-pub(crate) fn identity(settings: &Settings) -> String {
-    match &settings.source {
-        Source::File(path) => path.clone(),
-        Source::Live(directory) => read_arguments(directory, "-i").ok().flatten().unwrap_or_default(),
-    }
-}
-
-/// A heading: what it says at the left, who at the right.
-pub(crate) fn heading(left: &str, right: &str, width: usize) -> String {
-    let used = left.chars().count() + right.chars().count() + 1;
-    format!("{left}{}{right}", " ".repeat(width.saturating_sub(used)))
 }
 
 struct Counter {
@@ -144,48 +129,37 @@ impl Sink for Counter {
 
 struct Display {
     counter: Counter,
-    screen: Option<Screen>,
-    ident: String,
-    drawn: Option<Instant>,
-    is_over: bool,
-    has_ended: bool,
+    frame: Frame,
 }
 
 impl Display {
     /// Draws if it is time, and does what keys ask for.
     fn pulse(&mut self) -> Result<(), Failure> {
-        if self.screen.is_none() {
-            self.screen = Some(Screen::open()?);
-        }
-        let Some(screen) = &mut self.screen else { return Ok(()) };
-        let size = screen.size();
-        let mut draw = screen.is_blank() || self.drawn.is_none_or(|drawn| drawn.elapsed() >= INTERVAL);
-        while let Some(key) = screen.key(0)? {
+        let screen = self.frame.screen()?;
+        let (size, is_blank) = (screen.size(), screen.is_blank());
+        let mut draw = is_blank || self.frame.drawn.is_none_or(|drawn| drawn.elapsed() >= INTERVAL);
+        for key in self.frame.keys()? {
             draw = true;
-            match key {
-                Key::Byte(b'q' | b'Q' | 3) => self.is_over = true,
-                Key::Byte(0x0c) => screen.forget(),
-                Key::Byte(0x0b) => self.counter.ranking.clear(),
-                _ => {}
+            if key == Key::Byte(0x0b) {
+                self.counter.ranking.clear();
             }
         }
-        self.is_over |= screen.is_deaf;
         if !draw {
             return Ok(());
         }
-        if let Some(drawn) = self.drawn.replace(Instant::now())
-            && !self.has_ended
+        if let Some(drawn) = self.frame.drawn.replace(Instant::now())
+            && !self.frame.has_ended
         {
             self.counter.ranking.age(drawn.elapsed());
         }
-        let ident = format!("{}{}", self.ident, if self.has_ended { " (EOF)" } else { "" });
-        screen.show(&page(&self.counter.ranking, &ident, size))
+        let rows = page(&self.counter.ranking, &self.frame, size);
+        self.frame.screen()?.show(&rows)
     }
 }
 
-fn page(ranking: &Ranking, ident: &str, (height, width): (usize, usize)) -> Vec<Row> {
+fn page(ranking: &Ranking, frame: &Frame, (height, width): (usize, usize)) -> Vec<Row> {
     let list = ranking.list();
-    let heading = heading(&format!("list length {}", list.len()), ident, width);
+    let heading = frame.heading(&format!("list length {}", list.len()), width);
     let mut rows = vec![Row::styled(heading, Style::Bold), Row::default()];
     rows.extend(list.iter().take(height.saturating_sub(2)).map(|(count, tag, text)| {
         Row::plain(format!("{count:9.2} {:<14} {}", tag.name(), String::from_utf8_lossy(text)))
@@ -211,11 +185,11 @@ impl Sink for Display {
     }
 
     fn is_done(&self) -> bool {
-        self.is_over
+        self.frame.is_over
     }
 
     fn stays(&mut self) -> bool {
-        self.has_ended = true;
+        self.frame.has_ended = true;
         true
     }
 }

@@ -5,26 +5,27 @@
 //! ```
 //!
 //! VCL runs up to the point at which a response would be there, and as compiled even where it is built in, so that the
-//! deciding line is known. The lookup is [`Index::peek`](crate::index::Index::peek): it takes no fetch up, waits for none,
-//! wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do, they do.
-//! Records go to the answer, not to the log.
+//! deciding line is known. The lookup is [`Index::peek`](copal_catalog::index::Index::peek): it takes no fetch up, waits
+//! for none, wakes nobody, evicts nothing and counts no hit. What VCL bans and purges stays; whatever else its modules do,
+//! they do. Records go to the answer, not to the log.
 
 mod seen;
 
-pub use seen::{Seen, Segments, Varying};
+pub use seen::{Looked, Seen, Segments, Varying};
 
-use crate::exchange::{Exchange, Source, Times};
-use crate::fetch::prepare;
-use crate::include::NoBody;
-use crate::index::Key;
-use crate::index::hot::Known;
-use crate::index::lookup::Peeked;
+use crate::exchange::{Exchange, Obj, Times};
+use crate::known::Known;
 use crate::local::Local;
-use crate::reason::{Kind, Reason};
-use crate::request::{AfterHash, Step, filters, hash, lookup, recv};
+use crate::request::step::{AfterHash, Step};
+use crate::request::{filters, hash, lookup, recv};
+use crate::request_body::NoBody;
 use crate::session::{Session, req_start};
 use base::Time;
+use catalog::index::Key;
+use catalog::index::lookup::Peeked;
+use catalog::reason::{Kind, Reason};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
@@ -81,19 +82,6 @@ pub struct Ran {
     pub spot: Option<Spot>,
     /// The VCL that it is of.
     pub vcl: String,
-}
-
-/// What stands under the request's key.
-#[derive(Clone, Debug)]
-pub struct Looked {
-    /// The objects, the newest first.
-    pub objects: Vec<Seen>,
-    /// Fetches that run under the key.
-    pub fetches: usize,
-    /// Requests that wait for one of them.
-    pub waiting: usize,
-    /// Whether one of the fetches is for requests like this.
-    pub fetched: bool,
 }
 
 /// The answer.
@@ -227,7 +215,7 @@ impl Run {
                     self.answer = Some((status, reason.map(|reason| reason.to_vec())));
                     Err(if self.exchange.reason == Reason::VclFailed { "fail" } else { "synth" })
                 }
-                Step::Hit(..) | Step::Miss(..) | Step::Deliver | Step::Done(_) => Err("fail"),
+                Step::Load | Step::Hit(..) | Step::Miss(..) | Step::Deliver | Step::Done(_) => Err("fail"),
             };
             match next {
                 Ok(next) => step = next,
@@ -277,19 +265,18 @@ impl Run {
         match (reason.kind(), reason) {
             (Kind::Hit, _) => {
                 self.exchange.hit = true;
-                self.exchange.source =
-                    served.map_or(Source::None, |it| Source::Stored(Rc::new(Known::new(it))));
+                self.exchange.obj = served.map_or(Obj::None, |it| Obj::Stored(Rc::new(Known::new(it))));
                 let next = self.decide(Sub::Hit, "hit").await;
-                match &self.exchange.source {
-                    Source::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
+                match &self.exchange.obj {
+                    Obj::Stored(known) if matches!(next, Err("hit")) && self.lacks(known) => {
                         self.exchange.reason = Reason::Partial;
                     }
                     _ => {}
                 }
                 if !matches!(next, Err("hit")) {
-                    self.exchange.source = Source::None;
+                    self.exchange.obj = Obj::None;
                 } else if filters::must_not_expand(&self.exchange) {
-                    (self.exchange.source, self.exchange.hit) = (Source::None, false);
+                    (self.exchange.obj, self.exchange.hit) = (Obj::None, false);
                     self.exchange.reason = Reason::NoTransform;
                     return Ok(Step::Pass);
                 }
@@ -321,7 +308,7 @@ impl Run {
     }
 
     async fn pipe(&mut self) -> Next {
-        self.exchange.pipe_request = Some(Box::new(prepare::pipe_request(&self.exchange)));
+        self.exchange.pipe_request = Some(Box::new(self.exchange.pipe_head()));
         self.decide(Sub::Pipe, "pipe").await
     }
 

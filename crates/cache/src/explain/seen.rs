@@ -1,23 +1,36 @@
 //! The facts of what stands under a key, for one request.
 
-use super::Looked;
-use crate::ban::Listed;
 use crate::exchange::Exchange;
-use crate::index::hot::Known;
-use crate::index::lookup::{Judged, Peeked, ttl_for};
-use crate::marker::Marked;
-use crate::reason::Reason;
+use crate::known::Known;
 use crate::request::{lookup, sparse};
-use crate::sparse::claim::is_there;
-use crate::sparse::layout::Pieces;
 use base::{Seconds, Time};
+use catalog::ban::Listed;
+use catalog::index::lookup::{Judged, Peeked, ttl_for};
+use catalog::marker::Marked;
+use catalog::reason::Reason;
+use catalog::sparse::claim::is_there;
+use catalog::sparse::layout::Pieces;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_rules as rules;
 use copal_store as store;
 use copal_vcl::variables::Var;
 use copal_wire::{Fields, Known as Field};
 use std::sync::Arc;
 use store::{Flags, Object, State};
+
+/// What stands under the request's key.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The objects, the newest first.
+    pub objects: Vec<Seen>,
+    /// Fetches that run under the key.
+    pub fetches: usize,
+    /// Requests that wait for one of them.
+    pub waiting: usize,
+    /// Whether one of the fetches is for requests like this.
+    pub fetched: bool,
+}
 
 /// A field that a response varies by.
 #[derive(Clone, Debug)]

@@ -6,8 +6,7 @@
 //!
 //! Source: RFC 9111, section 4.4; RFC 9110, section 9.3.3 (an answer to POST that can serve a GET).
 
-use super::Fetch;
-use crate::index::Key;
+use super::state::Fetch;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_wire as wire;
@@ -18,19 +17,6 @@ use wire::Known;
 /// The most targets besides its own that one answer can name.
 const OTHERS_MAX: usize = 4;
 
-/// What a request may change.
-#[derive(Debug)]
-pub(crate) struct Change {
-    /// The keys of its own target: that of a GET, and that of the request itself.
-    pub(crate) keys: [Key; 2],
-    /// Its target as the cache knows it.
-    pub(crate) target: Vec<u8>,
-    /// Its host as the client named it.
-    pub(crate) host: Vec<u8>,
-    /// Other targets, once there is an answer: path and query.
-    pub(crate) others: Vec<Vec<u8>>,
-}
-
 /// Takes note of the answer in `fetch`, as it came.
 pub(super) fn note(fetch: &mut Fetch) {
     let Some(change) = &mut fetch.change else { return };
@@ -40,7 +26,7 @@ pub(super) fn note(fetch: &mut Fetch) {
     }
     let (status, answer) = (fetch.response.status, &fetch.response.fields);
     let sent_to = fetch.request.fields.get_known(Known::Host).unwrap_or_default();
-    // The origin may know itself by another name; whether the client came by TLS, who ends that knows.
+    // The origin may know itself by another name, and only the TLS terminator knows the client's scheme: all are tried.
     let mut is_error = true;
     for host in [&change.host[..], sent_to] {
         for scheme in [&b"http"[..], b"https"] {
@@ -57,14 +43,14 @@ pub(super) fn note(fetch: &mut Fetch) {
     if is_error {
         return;
     }
-    let count: usize = change.keys.iter().map(|key| crate::request::purge::changed(&fetch.local, key)).sum();
+    let count: usize = change.keys.iter().map(|key| crate::purge::changed(&fetch.local, key)).sum();
     fetch
-        .trail
+        .log
         .records
         .fmt(Tag::Debug, format_args!("{} objects ended by a change (RFC 9111, section 4.4)", count));
 }
 
-/// Whether the answer in `fetch`, to a POST, is what a GET of its target would get, and says for how long.
+/// Whether the answer in `fetch`, to a POST, is what a GET of its target would get.
 pub(super) fn serves_get(fetch: &Fetch) -> bool {
     let Some(change) = &fetch.change else { return false };
     let answer = &fetch.response.fields;

@@ -4,11 +4,14 @@
 //! failed exchange then. An error that the origin answered with goes through `vcl_backend_response` first, and VCL that
 //! does anything but deliver it has its way.
 
-use super::{Fetch, Fetched, Purpose, Step, conclude};
-use crate::index::hot::Known as KnownObject;
+use super::purpose::Purpose;
+use super::state::{Fetch, Fetched, Step};
+use super::{conclude, storing};
+use crate::known::Known as KnownObject;
 use crate::outages::Outage;
-use crate::reason::Reason;
 use crate::trouble::Trouble;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -24,10 +27,10 @@ use wire::{Known, Version};
 
 /// There is no usable answer.
 pub(super) async fn no_answer(fetch: &mut Fetch) -> Step {
-    if fetch.trail.trouble.is_none() {
-        fetch.trail.blame(Trouble::internal());
+    if fetch.log.trouble.is_none() {
+        fetch.log.blame(Trouble::internal());
     }
-    let trouble = fetch.trail.trouble.clone().expect("set above where there was none");
+    let trouble = fetch.log.trouble.clone().expect("set above where there was none");
     if let Some(stale) = stale(fetch, &trouble) {
         return Step::Done(stale);
     }
@@ -51,7 +54,7 @@ fn status(fetch: &Fetch, trouble: &Trouble) -> u16 {
     trouble.status()
 }
 
-/// What stands in for the answer that VCL would deliver, if that is an error of the origin's.
+/// The stale object to deliver in place of an error that the origin answered with, if there is one.
 pub(super) fn in_place(fetch: &mut Fetch) -> Option<Fetched> {
     if fetch.fallback.is_none() || fetch.was_304 || !stale_if_error::is_error(fetch.response.status) {
         return None;
@@ -73,10 +76,10 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
     // An error that the origin gives by its own mouth counts as one only where it said so before: it is not out of reach.
     let default = if trouble.is_silence() { settings.default_stale_if_error } else { 0.0 };
     let now = fetch.local.now();
-    // What a request of special wishes found too old may be fresh, or in its grace.
+    // An object that this request found too old may be fresh, or in its grace, for others.
     let until = |granted: f64| object.origin_time() + object.ttl().max(0.0) + granted.max(object.grace());
     let for_all = until(stale_if_error::granted(&policy, default));
-    let for_this = stale_if_error::granted_to(&fetch.wish, &policy, default).map(until);
+    let for_this = stale_if_error::granted_to(&fetch.directives, &policy, default).map(until);
     let may_stand_in = for_this.is_some_and(|until| now < until);
     if now < for_all || may_stand_in {
         let outage = Outage {
@@ -87,14 +90,14 @@ fn stale(fetch: &mut Fetch, trouble: &Arc<Trouble>) -> Option<Fetched> {
             trouble: Arc::clone(trouble),
         };
         fetch.local.shared.outages.note(&object, now, outage);
-        conclude::release(fetch);
+        fetch.release();
     }
     if !may_stand_in {
         return None;
     }
-    fetch.trail.records.fmt(Tag::Error, format_args!("stale-if-error: {} stands in", object.vxid()));
+    fetch.log.records.fmt(Tag::Error, format_args!("stale-if-error: {} stands in", object.vxid()));
     if fetch.purpose == Purpose::Background {
-        // Its client has it already.
+        // The client of a background fetch has the object already.
         return Some(Fetched::Failed);
     }
     if let Some(arrived) = &mut fetch.arrived {
@@ -110,7 +113,7 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     fetch.stale = None;
     fetch.reset_response();
     (fetch.reason, fetch.decided_at) = (Some(Reason::FetchFailed), None);
-    conclude::choose_storage(fetch);
+    storing::choose_storage(fetch);
     let response = &mut fetch.response;
     response.version = Version::Http11;
     let standard = wire::standard_reason(status % 1000).as_bytes();
@@ -118,18 +121,18 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
     response.fields.clear();
     response.fields.push_known(Known::Date, &wire::date::format(fetch.now));
     response.fields.push_known(Known::Server, fetch.current.settings.server());
-    if let Some(trouble) = &fetch.trail.trouble {
+    if let Some(trouble) = &fetch.log.trouble {
         trouble.announce(&fetch.current.settings, &mut response.fields);
     }
     fetch.origin_time = fetch.now;
     (fetch.ttl, fetch.grace, fetch.keep) = (0.0, 0.0, 0.0);
-    // Those who wait would each try in turn; for a moment they get this answer instead.
-    let waited_for = fetch.busy.as_ref().is_some_and(crate::index::busy::Busy::has_waiters);
+    // The requests that wait would each try in turn; for a moment they get this answer instead.
+    let waited_for = fetch.busy.as_ref().is_some_and(catalog::index::busy::Busy::has_waiters);
     if waited_for && fetch.purpose != Purpose::Background {
         fetch.ttl = 1.0;
     }
     let now = fetch.now;
-    fetch.trail.timestamp("Error", now);
+    fetch.log.timestamp("Error", now);
     log_error_response(fetch);
     match fetch.decide(Sub::BackendError).await {
         Action::Deliver => {
@@ -142,8 +145,8 @@ pub(super) async fn step(fetch: &mut Fetch, status: u16, reason: Option<Text>) -
 }
 
 fn log_error_response(fetch: &mut Fetch) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
     records.text(Tag::BerespProtocol, b"HTTP/1.1");
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);

@@ -1,24 +1,25 @@
 //! The filters of one fetch: which they are, and what they do to the response's head.
 
-use super::Fetch;
-use super::trail::Trail;
-use crate::filter::esi::fetch::Esi;
-use crate::filter::esi::parse::Options;
-use crate::filter::gunzip::Gunzip;
-use crate::filter::gzip::{Compressor, Gzip};
-use crate::filter::names::{self, Coding, Fetching, Wishes};
-use crate::filter::{Chain, Failure, Notes, head};
+use super::log::FetchLog;
+use super::state::Fetch;
+use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use filter::esi::fetch::Esi;
+use filter::esi::parse::Options;
+use filter::gunzip::Gunzip;
+use filter::gzip::{Compressor, Gzip};
+use filter::names::{self, Coding, Fetching, Wishes};
+use filter::{Chain, Failure, Notes, head};
 use observe::Tag;
 use std::fmt;
 use store::Flags;
 use vcl::value::Text;
 use wire::Known;
 
-/// What is done to the body of one response.
+/// The filters of one response's body.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     pub(crate) chain: Chain,
@@ -28,7 +29,7 @@ pub(crate) struct Filters {
     pub(crate) parses: bool,
 }
 
-impl Notes for Trail {
+impl Notes for FetchLog {
     fn record(&mut self, tag: Tag, text: fmt::Arguments<'_>) {
         self.records.fmt(tag, text);
     }
@@ -76,16 +77,16 @@ impl Fetch {
             && !self.response.fields.has_known(Known::ContentEncoding)
         {
             // The common case: nothing is asked for, and nothing to do.
-            self.trail.records.text(Tag::Filters, b"");
+            self.log.records.text(Tag::Filters, b"");
             return Ok(Filters::default());
         }
         let list = self.filter_list();
-        self.trail.records.text(Tag::Filters, &list);
+        self.log.records.text(Tag::Filters, &list);
         let mut filters = Filters::default();
         for name in names::fetching(&list).map_err(|unknown| unknown.to_string())? {
             self.open(name, &mut filters).map_err(|failure| failure.to_string())?;
         }
-        // Where VCL names the filters, its word on what they do is taken: the head may say gzip of what is not.
+        // Where VCL names the filters, `do_gunzip` is believed rather than a head that says gzip.
         let denied = was_set && self.do_gunzip && filters.flags & Flags::CHECKED == 0;
         if self.response.status != 206 && head::is_gzip(&self.response.fields) && !denied {
             filters.flags |= Flags::GZIPPED;
@@ -100,7 +101,7 @@ impl Fetch {
         let is_part = self.response.status == 206;
         let is_gzip = head::is_gzip(&self.response.fields);
         let is_coded = self.response.fields.has_known(Known::ContentEncoding);
-        let logged = self.trail.records.wants(Tag::Gzip);
+        let logged = self.log.records.wants(Tag::Gzip);
         let counters = &self.local.counters;
         match name {
             Fetching::Gunzip if is_gzip && !is_part => {
@@ -161,7 +162,7 @@ impl Fetch {
     /// The body is coded otherwise from here on: its length is not known, its tag is that of other bytes.
     fn set_coding(&mut self, coding: Option<&[u8]>) {
         let fields = &mut self.response.fields;
-        let records = &mut self.trail.records;
+        let records = &mut self.log.records;
         for name in [Known::ContentEncoding, Known::ContentLength] {
             if let Some(value) = fields.get_known(name) {
                 records.header(Tag::BerespUnset, name.name().as_bytes(), value);
@@ -185,7 +186,7 @@ impl Fetch {
         let fields = &mut self.response.fields;
         let old = fields.get_known(Known::Vary).map(<[u8]>::to_vec);
         if head::vary_by_coding(fields) {
-            let records = &mut self.trail.records;
+            let records = &mut self.log.records;
             if let Some(old) = old {
                 records.header(Tag::BerespUnset, b"Vary", &old);
             }

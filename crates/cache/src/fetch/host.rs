@@ -1,18 +1,20 @@
 //! What VCL sees of a fetch: [`Fetch`] as a [`Host`].
 
-use super::{Fetch, Purpose, Upload};
-use crate::exchange::protocol;
-use crate::header::{Header, Room, unchangeable};
+use super::purpose::Purpose;
+use super::state::{Fetch, Upload};
+use crate::header::{Header, unchangeable};
 use crate::host::{
-    bad_protocol, copy, flag, identity, line, replace, seconds, session_variable, set_synthetic, status, tag,
+    bad_protocol, common_methods, copy, flag, identity, line, replace, seconds, session_variable, status,
     text, token, unknown, version,
 };
-use crate::index::purge::Remainder;
+use crate::message::protocol;
+use catalog::index::purge::Remainder;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::Tag;
+use observe::{Records, Tag};
 use rules::storable::Storable;
 use std::any::Any;
 use std::sync::Arc;
@@ -22,6 +24,10 @@ use vcl::variables::{StorageVar, Var};
 use wire::Fields;
 
 impl Fetch {
+    fn records(&mut self) -> &mut Records {
+        &mut self.log.records
+    }
+
     fn fields(&self, side: Side) -> Option<&Fields> {
         match side {
             Side::Bereq => Some(&self.request.fields),
@@ -33,13 +39,13 @@ impl Fetch {
 
     /// The message of that side for changes.
     fn message(&mut self, side: Side) -> Result<Header<'_>> {
-        let Fetch { request, response, trail, .. } = self;
+        let Fetch { request, response, log, .. } = self;
         let (fields, set, unset) = match side {
             Side::Bereq => (&mut request.fields, Tag::BereqHeader, Tag::BereqUnset),
             Side::Beresp => (&mut response.fields, Tag::BerespHeader, Tag::BerespUnset),
             Side::Obj | Side::Req | Side::ReqTop | Side::Resp => return Err(unchangeable()),
         };
-        Ok(Header { fields, set, unset, records: &mut trail.records })
+        Ok(Header { fields, set, unset, records: &mut log.records })
     }
 
     /// Sets a switch that says what is done to the body, unless `beresp.filters` says that already.
@@ -138,7 +144,7 @@ impl Fetch {
     }
 
     fn log_set(&mut self, variable: Var) {
-        let records = &mut self.trail.records;
+        let records = &mut self.log.records;
         match variable {
             Var::BereqMethod => records.text(Tag::BereqMethod, &self.request.method),
             Var::BereqUrl => records.text(Tag::BereqURL, &self.request.target),
@@ -154,9 +160,7 @@ impl Fetch {
 }
 
 impl Host for Fetch {
-    fn now(&self) -> f64 {
-        self.now
-    }
+    common_methods!();
 
     fn get(&self, variable: Var) -> Result<Value> {
         self.request_variable(variable)
@@ -197,7 +201,7 @@ impl Host for Fetch {
             Var::BerespUncacheable => {
                 if self.uncacheable && !flag(&value) {
                     let note = b"Ignoring attempt to reset beresp.uncacheable";
-                    self.trail.records.text(Tag::VCL_Error, note);
+                    self.log.records.text(Tag::VCL_Error, note);
                     return Ok(());
                 }
                 if flag(&value) && !self.uncacheable {
@@ -246,51 +250,6 @@ impl Host for Fetch {
         }
     }
 
-    fn header(&self, side: Side, name: &[u8]) -> Option<&[u8]> {
-        self.fields(side)?.get(name)
-    }
-
-    fn headers(&self, side: Side, name: &[u8]) -> Vec<Text> {
-        self.fields(side)
-            .map_or_else(Vec::new, |fields| fields.all(name).map(Text::copy_from_slice).collect())
-    }
-
-    fn set_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
-        let room = Room::of(&self.current.settings);
-        self.message(side)?.set(name, value, room)
-    }
-
-    fn unset_header(&mut self, side: Side, name: &[u8]) -> Result<()> {
-        self.message(side)?.unset(name);
-        Ok(())
-    }
-
-    fn add_header(&mut self, side: Side, name: &[u8], value: &[u8]) -> Result<()> {
-        let room = Room::of(&self.current.settings);
-        self.message(side)?.add(name, value, room)
-    }
-
-    fn change_headers(&mut self, side: Side, changes: &[(usize, Option<(Text, Text)>)]) -> Result<()> {
-        let room = Room::of(&self.current.settings);
-        self.message(side)?.change(changes, room)
-    }
-
-    fn all_headers(&self, side: Side) -> Vec<(Text, Text)> {
-        self.fields(side).map_or_else(Vec::new, crate::header::all)
-    }
-
-    fn program(&self) -> &str {
-        self.current.vcl.as_ref().map_or("", |vcl| &vcl.name)
-    }
-
-    fn credentials(&self) -> Option<(u32, u32)> {
-        self.session.credentials
-    }
-
-    fn proxy_attributes(&self) -> &[u8] {
-        self.session.proxy_attributes.as_deref().unwrap_or_default()
-    }
-
     fn kept_body(&self) -> Option<Text> {
         match &self.upload {
             Upload::Cached(body) => Some(body.clone()),
@@ -306,11 +265,6 @@ impl Host for Fetch {
         self.hash_data(text)
     }
 
-    fn synthetic(&mut self, text: &[u8], append: bool) -> Result<()> {
-        let max = self.current.settings.synthetic_max;
-        set_synthetic(&mut self.synthetic, text, append, max)
-    }
-
     fn ban(&mut self, expression: &[u8]) -> std::result::Result<(), String> {
         let shared = &self.local.shared;
         shared.bans.add(expression, shared.now()).map(|_| ())
@@ -318,43 +272,7 @@ impl Host for Fetch {
 
     fn purge_keys(&mut self, keys: &[u8], soft: bool) -> Result<u64> {
         let remainder = soft.then_some(Remainder::STALE);
-        Ok(crate::request::purge::tagged(&self.local, keys, remainder))
-    }
-
-    fn log(&mut self, name: &'static str, text: &[u8]) {
-        self.trail.records.text(tag(name), text);
-    }
-
-    fn log_aside(&mut self, name: &'static str, text: &[u8]) {
-        self.local.log.record(tag(name), 0, observe::Kind::Raw, text);
-    }
-
-    fn trace(&mut self, subroutine: Sub, action: Option<&'static str>) {
-        let records = &mut self.trail.records;
-        match action {
-            None => records.text(Tag::VCL_call, crate::host::subroutine_name(subroutine)),
-            Some(action) => records.text(Tag::VCL_return, action.as_bytes()),
-        }
-    }
-
-    fn ask(&self) -> Ask<'_> {
-        self.ask_data()
-    }
-
-    fn task_data(&mut self, key: usize, make: &mut dyn FnMut() -> Box<dyn Any>) -> &mut dyn Any {
-        crate::host::task_data(&mut self.task_data, key, make)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn storage(&self, name: &[u8], property: StorageVar) -> Result<Value> {
-        crate::host::storage(&self.local, name, property)
-    }
-
-    fn syntax(&self) -> u32 {
-        self.current.vcl.as_ref().map_or(41, |vcl| vcl.instance.program.version)
+        Ok(crate::purge::tagged(&self.local, keys, remainder))
     }
 
     fn rollback(&mut self, side: Side) -> Result<()> {
@@ -368,7 +286,7 @@ impl Host for Fetch {
 
     fn timestamp(&mut self, label: &[u8]) {
         let now = self.local.now();
-        self.trail.timestamp(&String::from_utf8_lossy(label), now);
+        self.log.timestamp(&String::from_utf8_lossy(label), now);
     }
 
     fn refresh_in_place(&mut self) {
@@ -383,9 +301,5 @@ impl Host for Fetch {
         let maker = self.local.shared.maker.get()?;
         let vcl = self.current.vcl.as_ref()?;
         Some((Arc::clone(maker) as Arc<dyn Any + Send + Sync>, &vcl.name))
-    }
-
-    fn find_backend(&self, name: &str) -> Option<vcl::value::BackendRef> {
-        self.current.vcl.as_ref()?.instance.find_backend(name).cloned()
     }
 }

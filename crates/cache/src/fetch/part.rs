@@ -1,31 +1,34 @@
-//! The first answer for an object that a client wants a part of: what is asked for, and what is made of the answer.
+//! The first fetch of an object of which a client wants a part: what is asked for, and what is made of the answer.
 //!
 //! ```text
 //! 206 of all ............ the whole: an ordinary object
 //! 206 of a part ......... to VCL a 200 with the length of the whole; then a master and its first segments, or
 //!                         the whole is asked for in its place (VCL wants to change it, it may not be stored ...)
-//! 206 of no use ......... kept by itself (with `rfc`, see `sparse::lone`), or the whole is asked for
+//! 206 of no use ......... kept by itself (with `rfc`, see `sparse::standalone`), or the whole is asked for
 //! 416 ................... the beginning is asked for, to learn how long the whole is; then the whole
 //! anything else ......... as without Range
 //! ```
 
-use super::{Answer, Fetch, Fetched, Purpose, Step, conclude, prepare, response, update};
-use crate::exchange::Exchange;
-use crate::filter::Chain;
-use crate::sparse::answer::{Part, strong_validator};
-use crate::sparse::ask::Ask;
-use crate::sparse::job::Job;
-use crate::sparse::lane::Link;
-use crate::sparse::layout::{Layout, Validator};
-use crate::sparse::lone::{self, Lone};
-use crate::sparse::site::Site;
+use super::purpose::Purpose;
+use super::sparse::answer::{Part, strong_validator};
+use super::sparse::ask::Ask;
+use super::sparse::channel::JobHandle;
+use super::sparse::job::Job;
+use super::sparse::requester::Requester;
+use super::sparse::standalone::{self, StandalonePart};
+use super::state::{Answer, Fetch, Fetched, Step};
+use super::{prepare, storing, update};
 use base::vxid::Vxid;
+use catalog::sparse::layout::{Layout, Validator};
 use copal_base as base;
+use copal_catalog as catalog;
+use copal_filter as filter;
 use copal_net as net;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
+use filter::Chain;
 use observe::Tag;
 use rules::hop::Copy;
 use sha2::{Digest, Sha256};
@@ -34,92 +37,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use wire::range::ContentRange;
-use wire::{Fields, Known, RequestHead, Version};
+use wire::{Known, RequestHead, Version};
 
 use wire::h1::ResponseFraming;
 
-/// What to ask for in place of the whole.
-#[derive(Debug, Default)]
-pub(crate) struct Plan {
-    /// This part, at once.
-    pub(super) ask: Option<Ask>,
-    /// This part, should the answer turn out to be large: what begins near the start is most often of something small,
-    /// and the backend (director) of that name has not shown that it knows ranges.
-    pub(super) if_large: Option<Ask>,
-    /// Whom that teaches something.
-    name: Option<Box<str>>,
-    /// The client has not asked for a part: what comes may be coded, and is taken whole then.
-    takes_coded: bool,
-    /// How the client asks for a part, where one may be kept by itself ([`Lone`]).
-    range: Option<Box<Fields>>,
-}
-
-/// What to ask for on behalf of `exchange`.
-pub(super) fn plan(exchange: &Exchange, purpose: Purpose) -> Plan {
-    let Some(ask) = ask(exchange, purpose) else { return Plan::default() };
-    let name: Option<Box<str>> = exchange.hint().map(|backend| backend.name().into());
-    let known = name.as_deref().and_then(|name| exchange.local.shared.ranges.of(name));
-    let may_stand_alone = exchange.rfc && purpose == Purpose::Miss && !exchange.is_head();
-    let range = may_stand_alone.then(|| asked(&exchange.request.fields));
-    let plan = Plan { name, takes_coded: exchange.is_head(), range, ..Plan::default() };
-    match known {
-        _ if !ask.is_head() => Plan { ask: Some(ask), ..plan },
-        Some(true) => Plan { ask: Some(ask), ..plan },
-        Some(false) => Plan::default(),
-        None => Plan { if_large: Some(ask), ..plan },
-    }
-}
-
-/// What of a client's request says which part it wants.
-fn asked(request: &Fields) -> Box<Fields> {
-    let mut asked = Box::new(Fields::new());
-    for name in [Known::Range, Known::IfRange] {
-        for value in request.all_known(name) {
-            asked.push_known(name, value);
-        }
-    }
-    asked
-}
-
-/// The part that the client wants, in whole segments (a short tail as it is, where that may be kept by itself); `None` if
-/// it wants the whole. Who asks for the head alone wants none of the body; a part of it tells how long it is.
-fn ask(exchange: &Exchange, purpose: Purpose) -> Option<Ask> {
-    let settings = &exchange.current.settings;
-    let fields = &exchange.request.fields;
-    let wants_head = exchange.is_head();
-    if !wants_head && !fields.has_known(Known::Range) {
-        return None;
-    }
-    let may = matches!(purpose, Purpose::Miss | Purpose::Background)
-        && settings.segment_size > 0
-        && settings.http_range_support
-        // A response that could not be stored lately is fetched for this client alone.
-        && exchange.marker.is_none();
-    if !may {
-        return None;
-    }
-    let (segment, min) = (settings.segment_size, settings.sparse_min_size);
-    if wants_head {
-        return Some(Ask::head(segment, min));
-    }
-    let mut values = fields.all_known(Known::Range);
-    let (value, more) = (values.next()?, values.next());
-    if more.is_some() || exchange.request.method != b"GET" {
-        return None;
-    }
-    let tail = if exchange.rfc { Ask::tail(value, lone::TAIL_MAX) } else { None };
-    tail.or_else(|| Ask::of(value, segment, min))
-}
-
 /// The request for bytes `first..=last` of what `layout` describes.
 pub(super) fn segment_request(
-    site: &Site,
+    requester: &Requester,
     vxid: Vxid,
     layout: &Layout,
     (first, last): (u64, u64),
 ) -> RequestHead {
     let mut request = RequestHead::default();
-    request.copy_from(&site.request);
+    request.copy_from(&requester.request);
     request.version = Version::Http11;
     request.method.clear();
     request.method.extend_from_slice(b"GET");
@@ -131,40 +61,30 @@ pub(super) fn segment_request(
         Validator::Tag(tag) => fields.set_known(Known::IfMatch, tag),
         Validator::Modified(date) => fields.set_known(Known::IfUnmodifiedSince, date),
     };
-    prepare::name_us(&mut request, site.current.settings.via(), vxid);
+    prepare::name_us(&mut request, requester.current.settings.via(), vxid);
     request
 }
 
-/// Sets the fields that ask for a part.
-pub(super) fn set_range(fetch: &mut Fetch) {
-    let Some(ask) = fetch.plan.ask else { return };
-    let fields = &mut fetch.request.fields;
-    fields.set_known(Known::Range, &ask.value());
-    if fetch.current.settings.http_gzip_support && !fetch.plan.takes_coded {
-        // What is coded on the way has no ranges that fit together.
-        fields.set_known(Known::AcceptEncoding, b"identity");
-    }
-}
-
-/// Judges an answer to a fetch that asked for a part. False if something else is to be asked for, with [`again`].
+/// Judges the answer to a fetch that may have asked for a part. False if the fetch is to ask for something else, by
+/// [`again`].
 pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
-    (fetch.part, fetch.is_lone) = (None, false);
+    (fetch.part, fetch.is_standalone) = (None, false);
     if fetch.response.status == 200 {
         note_whole(fetch, answer);
         if is_large(fetch, answer) {
-            fetch.plan.ask = fetch.plan.if_large.take();
+            fetch.part_request.ask = fetch.part_request.if_large.take();
             return false;
         }
     }
-    let Some(ask) = fetch.plan.ask else { return true };
+    let Some(ask) = fetch.part_request.ask else { return true };
     if fetch.request.fields.get_known(Known::Range) != Some(ask.value().as_slice()) {
         // VCL asks for what it wants itself.
         return true;
     }
     if matches!(fetch.response.status, 200 | 206)
-        && let Some(name) = fetch.plan.name.take()
+        && let Some(name) = fetch.part_request.name.take()
     {
-        fetch.local.shared.ranges.note(name, fetch.response.status == 206);
+        fetch.local.shared.range_support.note(name, fetch.response.status == 206);
     }
     if !matches!(fetch.response.status, 206 | 416) {
         return true;
@@ -174,7 +94,7 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
         let is_empty =
             unsatisfied.and_then(wire::range::parse_content_range) == Some(ContentRange::Unsatisfied(0));
         let settings = &fetch.current.settings;
-        fetch.plan.ask =
+        fetch.part_request.ask =
             (!ask.is_head() && !is_empty).then(|| Ask::head(settings.segment_size, settings.sparse_min_size));
         return false;
     }
@@ -191,10 +111,10 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     });
     let Some(part) = usable else {
         if stands_alone(fetch, answer, ask) {
-            fetch.is_lone = true;
+            fetch.is_standalone = true;
             return true;
         }
-        fetch.plan.ask = None;
+        fetch.part_request.ask = None;
         return false;
     };
     fetch.validator = validator;
@@ -203,39 +123,38 @@ pub(super) fn judge(fetch: &mut Fetch, answer: &Answer) -> bool {
     true
 }
 
-/// Whether a tail was asked for that is kept by itself.
+/// Whether a short tail was asked for, which is stored by itself.
 fn is_short_tail(fetch: &Fetch, ask: Ask) -> bool {
-    fetch.plan.range.is_some() && matches!(ask, Ask::Last(count) if count <= lone::TAIL_MAX)
+    fetch.part_request.range.is_some() && matches!(ask, Ask::Last(count) if count <= standalone::TAIL_MAX)
 }
 
-/// Whether a 206 that cannot be joined with others is kept by itself: it has what the client wants, and there is nothing
-/// better that it would take the place of.
+/// Whether a 206 that cannot be combined with others is stored by itself: it has what the client wants, and it replaces
+/// nothing better.
 fn stands_alone(fetch: &Fetch, answer: &Answer, ask: Ask) -> bool {
-    let (Some(range), ResponseFraming::Length(length)) = (&fetch.plan.range, answer.framing) else {
+    let (Some(range), ResponseFraming::Length(length)) = (&fetch.part_request.range, answer.framing) else {
         return false;
     };
     let fields = &fetch.response.fields;
     fetch.response.status == 206
         && fetch.stale.is_none()
         && (is_short_tail(fetch, ask) || strong_validator(fields).is_none())
-        && Lone::of(fields, length).is_some_and(|lone| lone.answer(range).is_some())
+        && StandalonePart::of(fields, length).is_some_and(|part| part.answer(range).is_some())
 }
 
-/// Whether the answer is a part by itself that the client cannot have as it came, for it is more than it asked for: only from
-/// a store it is cut to measure.
+/// Whether the answer is a standalone part that has more than the client asked for: it can be cut only once it is stored.
 pub(super) fn is_too_much(fetch: &Fetch, answer: &Answer) -> bool {
     let (true, Some(range), ResponseFraming::Length(length)) =
-        (fetch.is_lone, &fetch.plan.range, answer.framing)
+        (fetch.is_standalone, &fetch.part_request.range, answer.framing)
     else {
-        return fetch.is_lone;
+        return fetch.is_standalone;
     };
-    let lone = Lone::of(&fetch.response.fields, length);
-    !lone.is_some_and(|lone| lone.answer(range).is_some_and(|(first, last)| lone.is_all(first, last)))
+    let part = StandalonePart::of(&fetch.response.fields, length);
+    !part.is_some_and(|part| part.answer(range).is_some_and(|(first, last)| part.is_all(first, last)))
 }
 
-/// Whether this answer, which is the whole, is so large that a part is better asked for in its place.
+/// Whether this answer, the whole, is so large that a part is asked for in its place.
 fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
-    let Some(Ask::From(_, Some(last))) = fetch.plan.if_large else { return false };
+    let Some(Ask::From(_, Some(last))) = fetch.part_request.if_large else { return false };
     let settings = &fetch.current.settings;
     let enough = last.saturating_add(1).max(settings.sparse_min_size).saturating_add(settings.segment_size);
     let fields = &fetch.response.fields;
@@ -246,7 +165,7 @@ fn is_large(fetch: &Fetch, answer: &Answer) -> bool {
         && strong_validator(fields).is_some()
 }
 
-/// Takes note of what makes a whole answer fit to be kept in pieces, should it be too large to be kept in one.
+/// Notes whether a whole answer can be stored in segments, should it be too large for one object.
 fn note_whole(fetch: &mut Fetch, answer: &Answer) {
     let fields = &fetch.response.fields;
     let is_large = matches!(answer.framing, ResponseFraming::Length(length)
@@ -258,10 +177,10 @@ fn note_whole(fetch: &mut Fetch, answer: &Answer) {
     }
 }
 
-/// Makes of a 206 the head of the whole.
+/// Turns the head of a 206 into the head that a 200 would have.
 fn show_whole(fetch: &mut Fetch, part: Part) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
     response.set_status(200, b"OK");
     records.text(Tag::BerespStatus, b"200");
     records.text(Tag::BerespReason, b"OK");
@@ -276,39 +195,39 @@ fn show_whole(fetch: &mut Fetch, part: Part) {
     records.header(Tag::BerespHeader, b"Content-Length", total.as_bytes());
 }
 
-/// Leaves the answer and asks for what `fetch.plan.ask` says now.
+/// Leaves the answer and asks for what `fetch.part_request.ask` says now.
 pub(super) fn again(fetch: &mut Fetch, answer: Answer) -> Step {
     fetch.reset_response();
     fetch.uncacheable = fetch.purpose == Purpose::Pass;
     (fetch.reason, fetch.decided_at, fetch.objection) = (None, None, None);
-    let Fetch { trail, request, .. } = &mut *fetch;
+    let Fetch { log, request, .. } = &mut *fetch;
     if let Some(range) = request.fields.get_known(Known::Range) {
-        trail.records.header(Tag::BereqUnset, b"Range", range);
+        log.records.header(Tag::BereqUnset, b"Range", range);
         request.fields.remove_known(Known::Range);
     }
-    match fetch.plan.ask {
+    match fetch.part_request.ask {
         Some(ask) => {
-            set_range(fetch);
-            fetch.trail.records.header(Tag::BereqHeader, b"Range", &ask.value());
+            prepare::set_range(fetch);
+            fetch.log.records.header(Tag::BereqHeader, b"Range", &ask.value());
         }
         None if fetch.current.settings.http_gzip_support => {
             fetch.request.fields.set_known(Known::AcceptEncoding, b"gzip");
         }
         None => {}
     }
-    response::give_up(fetch, answer, Step::Send)
+    fetch.give_up(answer, Step::Send)
 }
 
-/// The whole is asked for in place of a part that cannot be stored as such.
+/// Asks for the whole in place of a part that cannot be stored.
 pub(super) fn whole_instead(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.was_304 {
         update::forget_stored(fetch);
     }
-    fetch.plan.ask = None;
+    fetch.part_request.ask = None;
     again(fetch, answer)
 }
 
-/// Whether VCL lets a response be kept in pieces.
+/// Whether VCL and the response allow storing it in segments.
 fn may_be_sparse(fetch: &Fetch) -> bool {
     fetch.do_stream
         && !fetch.uncacheable
@@ -324,10 +243,10 @@ fn may_be_sparse(fetch: &Fetch) -> bool {
 
 /// Whether the part that came can be stored.
 pub(super) fn fits(fetch: &Fetch) -> bool {
-    fetch.do_sparse != Some(false) && may_be_sparse(fetch) && conclude::variant(fetch).is_ok()
+    fetch.do_sparse != Some(false) && may_be_sparse(fetch) && storing::variant(fetch).is_ok()
 }
 
-/// A whole answer as the part that it is, if it can be kept in pieces.
+/// A whole answer as one part, if it can be stored in segments.
 pub(super) fn of_whole(fetch: &Fetch, length: Option<u64>, chain: &Chain) -> Option<Part> {
     let total = length.filter(|total| *total > 0)?;
     let may = fetch.serves_ranges
@@ -352,38 +271,38 @@ pub(super) async fn store(
     let begun = begin(fetch, variant, part);
     let Some((master, layout)) = begun else { return Err(Answer { connection: Some(connection), framing }) };
     let job = Job::first(fetch, &master, layout, part);
-    let link = Link::new(job.lane());
-    conclude::log_body(fetch, framing, true);
-    conclude::insert(fetch, &master);
-    let trail = fetch.trail.hand_over();
-    let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, trail));
-    // What is there is stored at once; what is still to come, in a task of its own.
+    let handle = JobHandle::new(job.channel());
+    storing::log_body(fetch, framing, true);
+    storing::insert(fetch, &master);
+    let log = fetch.log.hand_over();
+    let mut filling: Pin<Box<dyn Future<Output = ()>>> = Box::pin(job.run(connection, log));
+    // What has arrived is stored at once, the rest in a task of its own.
     let done = poll_fn(|context| Poll::Ready(filling.as_mut().poll(context).is_ready())).await;
     if !done {
         net::worker::task(filling);
     }
-    Ok(Step::Done(Fetched::Sparse(master, link)))
+    Ok(Step::Done(Fetched::Sparse(master, handle)))
 }
 
 fn begin(fetch: &mut Fetch, variant: &[u8], part: Part) -> Option<(Arc<store::Object>, Layout)> {
     let validator = fetch.validator.take()?;
-    let (mut fill, in_its_store) = conclude::begin_master(fetch, variant)?;
+    let (mut fill, in_its_store) = storing::begin_master(fetch, variant)?;
     let master = Arc::clone(fill.object());
     let layout = Layout {
         total: part.total,
         segment: fetch.current.settings.segment_size,
         generation: generation(fetch),
-        // Those of a short-lived one do not stay in Transient, which may have no bound.
+        // Segments of a short-lived object do not stay in Transient, which may be unbounded.
         stays: fetch.storage_is_set && in_its_store,
         validator,
     };
     fill.set_plan(layout.to_bytes()).ok()?;
-    // Before anybody finds it: what has no plan yet would be taken for empty.
+    // Committed before it is published: without its layout it would be taken for empty.
     fill.commit();
     Some((master, layout))
 }
 
-/// A name that no other version has had.
+/// A name for this version, unlike that of any other.
 fn generation(fetch: &Fetch) -> [u8; 16] {
     let local = &fetch.local;
     let digest = Sha256::new()

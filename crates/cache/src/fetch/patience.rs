@@ -33,7 +33,7 @@ impl Patience {
     /// ever. How many readers were left behind.
     ///
     /// # Errors
-    /// [`NoReaders`] when nobody reads it any more.
+    /// [`NoReaders`] when no reader is left.
     pub(crate) async fn wait(
         &mut self,
         fill: &mut Fill,

@@ -1,8 +1,10 @@
 //! The request to the origin, `vcl_backend_fetch`, and the choice of a backend.
 
-use super::{Fetch, Purpose, Step, Upload};
-use crate::exchange::Exchange;
+use super::purpose::Purpose;
+use super::state::{Fetch, Fetched, Step, Upload};
+use super::wanted::Wanted;
 use crate::header::Header;
+use crate::message::protocol;
 use copal_base as base;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -20,46 +22,45 @@ use wire::{Known, RequestHead, Version};
 
 /// `bereq` of a new fetch: the client's request without what concerns only the connection, and for the cache without
 /// what would make the answer partial or conditional.
-pub(crate) fn request(exchange: &Exchange, purpose: Purpose, vxid: base::vxid::Vxid) -> RequestHead {
+pub(super) fn request(wanted: &Wanted<'_>, vxid: base::vxid::Vxid) -> RequestHead {
     let mut request = RequestHead::default();
-    request.copy_from(&exchange.request);
+    request.copy_from(wanted.request);
     request.version = Version::Http11;
-    let copy = if purpose == Purpose::Pass { Copy::PassRequest } else { Copy::FetchRequest };
-    rules::hop::drop_fields(copy, &mut request.fields);
-    if purpose != Purpose::Pass {
-        if purpose == Purpose::Miss && exchange.rfc {
-            // What the client asks of caches it asks of all on the way (RFC 9111, section 5.2).
-            for directives in exchange.request.fields.all_known(Known::CacheControl) {
+    let is_pass = wanted.purpose == Purpose::Pass;
+    rules::hop::drop_fields(
+        if is_pass { Copy::PassRequest } else { Copy::FetchRequest },
+        &mut request.fields,
+    );
+    if !is_pass {
+        if wanted.purpose == Purpose::Miss && wanted.rfc {
+            // A client's directives are for all caches on the way (RFC 9111, section 5.2).
+            for directives in wanted.request.fields.all_known(Known::CacheControl) {
                 request.fields.push_known(Known::CacheControl, directives);
             }
-            if exchange.demand.is_some_and(|demand| demand.implies_validation()) {
+            if wanted.demand.is_some_and(|demand| demand.implies_validation()) {
                 // A condition is put to the origin, not to a cache on the way.
                 request.fields.append_to_list(Known::CacheControl, b"max-age=0");
             }
         }
         request.method.clear();
         request.method.extend_from_slice(b"GET");
-        if exchange.current.settings.http_gzip_support {
+        if wanted.current.settings.http_gzip_support {
             request.fields.set_known(Known::AcceptEncoding, b"gzip");
         }
     }
-    finish_head(&mut request, exchange, vxid);
+    name_us(&mut request, wanted.current.settings.via(), vxid);
     request
 }
 
-/// The request that starts a pipe: as the client sent it, and the connection closes after it.
-pub(crate) fn pipe_request(exchange: &Exchange) -> RequestHead {
+/// The request that starts a pipe: `asked` as the client sent it, and the connection closes after it.
+pub(crate) fn pipe_request(asked: &RequestHead, via: &[u8], vxid: base::vxid::Vxid) -> RequestHead {
     let mut request = RequestHead::default();
-    request.copy_from(&exchange.request);
+    request.copy_from(asked);
     if !request.fields.has_known(Known::Upgrade) {
         request.fields.set_known(Known::Connection, b"close");
     }
-    finish_head(&mut request, exchange, exchange.vxid);
+    name_us(&mut request, via, vxid);
     request
-}
-
-fn finish_head(request: &mut RequestHead, exchange: &Exchange, vxid: base::vxid::Vxid) {
-    name_us(request, exchange.current.settings.via(), vxid);
 }
 
 /// Adds the fields that tell of us.
@@ -70,12 +71,12 @@ pub(super) fn name_us(request: &mut RequestHead, via: &[u8], vxid: base::vxid::V
     request.fields.push_known(Known::Via, via);
 }
 
-/// What is sent after the head, unless VCL unsets it; the built-in VCL does for a GET.
-pub(crate) fn upload(exchange: &Exchange, purpose: Purpose) -> Upload {
-    if let Some(body) = &exchange.cached_body {
+/// The body to send after the head, unless VCL unsets it, as the built-in VCL does for a GET.
+pub(super) fn upload(wanted: &Wanted<'_>) -> Upload {
+    if let Some(body) = wanted.cached_body {
         return if body.is_empty() { Upload::None } else { Upload::Cached(body.clone()) };
     }
-    match (purpose, exchange.framing) {
+    match (wanted.purpose, wanted.framing) {
         // A background fetch outlives its request; the body was kept for it, if there is one.
         (Purpose::Background, _) | (_, RequestFraming::None) => Upload::None,
         (_, framing @ (RequestFraming::Length(_) | RequestFraming::Chunked)) => Upload::Stream(framing),
@@ -90,19 +91,19 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     if !fetch.others.is_empty() {
         super::update::add_tags(fetch);
     }
-    super::part::set_range(fetch);
+    set_range(fetch);
     log_bereq(fetch);
     if fetch.retries > 0 {
         // Each try is a transaction of its own.
         let number = fetch.vxid.to_string();
-        let Fetch { request, trail, .. } = &mut *fetch;
-        let records = &mut trail.records;
+        let Fetch { request, log, .. } = &mut *fetch;
+        let records = &mut log.records;
         let mut header =
             Header { fields: &mut request.fields, set: Tag::BereqHeader, unset: Tag::BereqUnset, records };
         header.replace(Known::XVarnish, number.as_bytes());
     }
     let action = if fetch.is_builtin(Sub::BackendFetch) {
-        fetch.trail.records.native(const { &Native::new("BACKEND_FETCH", "fetch") });
+        fetch.log.records.native(const { &Native::new("BACKEND_FETCH", "fetch") });
         if fetch.request.method == b"GET" {
             fetch.upload = Upload::None;
         }
@@ -113,28 +114,39 @@ pub(super) async fn step(fetch: &mut Fetch) -> Step {
     match action {
         Action::Fetch => {
             let now = fetch.local.now();
-            fetch.trail.timestamp("Fetch", now);
+            fetch.log.timestamp("Fetch", now);
             Step::Send
         }
-        Action::Abandon => Step::Done(super::Fetched::Failed),
+        Action::Abandon => Step::Done(Fetched::Failed),
         Action::Error(Some((status, reason))) => Step::Error(status, reason),
         Action::Error(None) => Step::error(),
-        _ => Step::Done(super::Fetched::Failed),
+        _ => Step::Done(Fetched::Failed),
     }
 }
 
-/// Logs `bereq`: as the client asked for it, and then what is different.
+/// Sets the fields that ask for a part.
+pub(super) fn set_range(fetch: &mut Fetch) {
+    let Some(ask) = fetch.part_request.ask else { return };
+    let fields = &mut fetch.request.fields;
+    fields.set_known(Known::Range, &ask.value());
+    if fetch.current.settings.http_gzip_support && !fetch.part_request.takes_coded {
+        // Ranges of a response that is coded on the way do not fit together.
+        fields.set_known(Known::AcceptEncoding, b"identity");
+    }
+}
+
+/// Logs `bereq`: first with the client's method and version, then the ones that differ.
 fn log_bereq(fetch: &mut Fetch) {
-    let Fetch { trail, request, asked, .. } = fetch;
-    let Some((method, version)) = asked.take() else { return log_request(&mut trail.records, request) };
+    let Fetch { log, request, asked, .. } = fetch;
+    let Some((method, version)) = asked.take() else { return log_request(&mut log.records, request) };
     let method = std::mem::replace(&mut request.method, method);
     let version = std::mem::replace(&mut request.version, version);
-    log_request(&mut trail.records, request);
+    log_request(&mut log.records, request);
     if method != request.method {
-        trail.records.text(Tag::BereqMethod, &method);
+        log.records.text(Tag::BereqMethod, &method);
     }
     if version != request.version {
-        trail.records.text(Tag::BereqProtocol, crate::exchange::protocol(version));
+        log.records.text(Tag::BereqProtocol, protocol(version));
     }
     (request.method, request.version) = (method, version);
 }
@@ -143,7 +155,7 @@ fn log_bereq(fetch: &mut Fetch) {
 pub(crate) fn log_request(records: &mut observe::Records, request: &RequestHead) {
     records.text(Tag::BereqMethod, &request.method);
     records.text(Tag::BereqURL, &request.target);
-    records.text(Tag::BereqProtocol, crate::exchange::protocol(request.version));
+    records.text(Tag::BereqProtocol, protocol(request.version));
     for field in request.fields.iter() {
         records.text(Tag::BereqHeader, field.line);
     }
@@ -159,20 +171,6 @@ pub(crate) fn leaf(backend: BackendRef) -> Option<Arc<origin::Backend>> {
 pub(crate) fn default_host(request: &mut RequestHead, host: &str) {
     if !request.fields.has_known(Known::Host) && !host.is_empty() {
         request.fields.push_known(Known::Host, host.as_bytes());
-    }
-}
-
-impl Exchange {
-    pub(crate) fn ask_data(&self) -> Ask<'_> {
-        Ask {
-            now: self.now,
-            digest: Some(&self.key),
-            is_fetch: false,
-            url: &self.request.target,
-            random: self.local.random(),
-            depth: 0,
-            tried: &[],
-        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! The origin's answer: its lifetime by the rules, a 304 merged with what we have, `vcl_backend_response`.
 
+use super::purpose::Purpose;
+use super::state::{Answer, Fetch, Fetched, Step};
 use super::update::{self, Heard};
-use super::{Answer, Fetch, Fetched, Purpose, Step, change, conclude, error, part, send, times};
-use crate::reason::Reason;
-use crate::request::handled::Arrived;
+use super::{change, conclude, error, part, send, storing, times};
+use crate::handled::Arrived;
 use crate::trouble::Trouble;
 use base::units::push_integer;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
@@ -18,7 +21,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Text;
 use wire::h1::ResponseFraming;
 
-/// Takes in the head of an answer: what concerns the connection alone goes, what must be there comes, and it is logged.
+/// Takes in the head of an answer: removes hop-by-hop fields, adds a missing Date and reason, and logs it.
 pub(super) fn receive(fetch: &mut Fetch, framing: ResponseFraming) {
     fetch.now = fetch.local.now();
     rules::hop::strip_nominated(&mut fetch.response.fields);
@@ -44,12 +47,12 @@ pub(super) async fn step(fetch: &mut Fetch, answer: Answer) -> Step {
     received(fetch, answer).await
 }
 
-/// What becomes of an answer whose head was taken in.
+/// The next step for an answer whose head was taken in.
 pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if fetch.response.status == 204 && says_body(&fetch.response.fields) {
-        // What follows the head cannot be told from the next response.
-        fetch.trail.records.text(Tag::FetchError, b"204 with a body");
-        fetch.trail.blame(Trouble::bad_answer());
+        // The body could not be told from the next response.
+        fetch.log.records.text(Tag::FetchError, b"204 with a body");
+        fetch.log.blame(Trouble::bad_answer());
         return Step::failed();
     }
     if !part::judge(fetch, &answer) {
@@ -59,15 +62,15 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     let mut merged = None;
     match update::hear(fetch) {
         Heard::New => {}
-        Heard::Again => return give_up(fetch, answer, Step::Send),
+        Heard::Again => return fetch.give_up(answer, Step::Send),
         Heard::Unexpected => {
-            fetch.trail.blame(Trouble::bad_answer());
-            return give_up(fetch, answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
+            fetch.log.blame(Trouble::bad_answer());
+            return fetch.give_up(answer, Step::Error(503, Some(Text::from_static(b"Unexpected 304"))));
         }
         Heard::Confirmed(newer) => {
             merged = Some(newer);
             if let Some(connection) = answer.connection.take() {
-                fetch.trail.release(connection);
+                fetch.log.release(connection);
             }
             answer.framing = ResponseFraming::None;
         }
@@ -80,7 +83,7 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
     if let Some(confirmed) = merged {
         log_merged(fetch, &confirmed);
     }
-    conclude::choose_storage(fetch);
+    storing::choose_storage(fetch);
     fetch.rolled_back = false;
     let action = if fetch.is_builtin(Sub::BackendResponse) {
         builtin(fetch)
@@ -95,9 +98,9 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
         connection.close_after();
     }
     match action {
-        Action::Deliver | Action::Pass(_) if fetch.rolled_back => give_up(fetch, answer, Step::error()),
+        Action::Deliver | Action::Pass(_) if fetch.rolled_back => fetch.give_up(answer, Step::error()),
         Action::Deliver => match error::in_place(fetch) {
-            Some(stale) => give_up(fetch, answer, Step::Done(stale)),
+            Some(stale) => fetch.give_up(answer, Step::Done(stale)),
             None => conclude::step(fetch, answer, None).await,
         },
         Action::Pass(duration) => {
@@ -107,12 +110,12 @@ pub(super) async fn received(fetch: &mut Fetch, answer: Answer) -> Step {
         }
         Action::Retry => {
             let next = fetch.retry().unwrap_or_else(|why| Step::Error(503, Some(why)));
-            give_up(fetch, answer, next)
+            fetch.give_up(answer, next)
         }
-        Action::Abandon => give_up(fetch, answer, Step::Done(Fetched::Failed)),
-        Action::Error(Some((status, reason))) => give_up(fetch, answer, Step::Error(status, reason)),
-        Action::Error(None) => give_up(fetch, answer, Step::error()),
-        _ => give_up(fetch, answer, Step::Done(Fetched::Failed)),
+        Action::Abandon => fetch.give_up(answer, Step::Done(Fetched::Failed)),
+        Action::Error(Some((status, reason))) => fetch.give_up(answer, Step::Error(status, reason)),
+        Action::Error(None) => fetch.give_up(answer, Step::error()),
+        _ => fetch.give_up(answer, Step::Done(Fetched::Failed)),
     }
 }
 
@@ -128,18 +131,6 @@ fn note(fetch: &mut Fetch, action: &Action) {
     let place = fetch.current.vcl.as_ref().and_then(|vcl| vcl.instance.program.place(at));
     let objection = fetch.objection.filter(|_| place.is_some_and(|place| place.is_builtin));
     fetch.refuse(objection.unwrap_or(Reason::VclUncacheable), Some(at));
-}
-
-/// Leaves the answer unread. Its connection can be used again only if there was nothing to read.
-pub(super) fn give_up(fetch: &mut Fetch, answer: Answer, next: Step) -> Step {
-    if let (ResponseFraming::None | ResponseFraming::Length(0), Some(connection)) =
-        (answer.framing, answer.connection)
-    {
-        fetch.trail.release(connection);
-    } else {
-        fetch.trail.closed(super::trail::VCL_CLOSED);
-    }
-    next
 }
 
 /// Whether a head announces a body. A length of 0 does not.
@@ -162,9 +153,9 @@ fn count(fetch: &Fetch, framing: ResponseFraming) {
 }
 
 fn log_response(fetch: &mut Fetch) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
-    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
+    records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     let mut status = Vec::with_capacity(3);
     push_integer(&mut status, u64::from(response.status));
     records.text(Tag::BerespStatus, &status);
@@ -174,11 +165,11 @@ fn log_response(fetch: &mut Fetch) {
     }
 }
 
-/// Logs what a response has from the stored one, besides what the 304 said.
+/// Logs the fields that a merged response has from the stored one, without those of the 304.
 fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
-    let Fetch { trail, response, .. } = fetch;
-    let records = &mut trail.records;
-    records.text(Tag::BerespProtocol, crate::exchange::protocol(response.version));
+    let Fetch { log, response, .. } = fetch;
+    let records = &mut log.records;
+    records.text(Tag::BerespProtocol, crate::message::protocol(response.version));
     records.fmt(Tag::BerespStatus, format_args!("{}", response.status));
     records.text(Tag::BerespReason, &response.reason);
     for line in response.fields.lines().filter(|line| !confirmed.lines().any(|other| other == *line)) {
@@ -186,9 +177,9 @@ fn log_merged(fetch: &mut Fetch, confirmed: &wire::Fields) {
     }
 }
 
-/// What the built-in `vcl_backend_response` does: what must not be shared becomes a hit-for-miss marker.
+/// The effect of the built-in `vcl_backend_response`: an answer that must not be shared becomes a hit-for-miss marker.
 fn builtin(fetch: &mut Fetch) -> Action {
-    fetch.trail.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
+    fetch.log.records.text(Tag::VCL_call, b"BACKEND_RESPONSE");
     if !fetch.uncacheable
         && let Storable::No(why) = storable(fetch)
     {
@@ -197,11 +188,12 @@ fn builtin(fetch: &mut Fetch) -> Action {
         fetch.log_ttl();
         fetch.uncacheable = true;
     }
-    fetch.trail.records.text(Tag::VCL_return, b"deliver");
+    fetch.log.records.text(Tag::VCL_return, b"deliver");
     Action::Deliver
 }
 
-/// Whether the built-in VCL stores the answer. By the RFC the rules have judged it before: what they forbid has no life left.
+/// Whether the built-in VCL stores the answer. With `rfc` the rules have judged it before, and left no lifetime to what
+/// they forbid.
 pub(super) fn storable(fetch: &Fetch) -> Storable {
     let fields = &fetch.response.fields;
     if !fetch.rfc {
@@ -222,10 +214,10 @@ impl Fetch {
         self.log_times("VCL", &[self.ttl, self.grace, self.keep, self.origin_time]);
     }
 
-    /// A `TTL` record: who says so, times in seconds, and whether it may be kept.
+    /// A `TTL` record: the source, the times in seconds, and whether the answer is cacheable.
     pub(super) fn log_times(&mut self, source: &str, times: &[f64]) {
         let marker = if self.uncacheable { "uncacheable" } else { "cacheable" };
-        self.trail.records.line(Tag::TTL, |line| {
+        self.log.records.line(Tag::TTL, |line| {
             line.text(source.as_bytes());
             for time in times {
                 line.text(b" ");

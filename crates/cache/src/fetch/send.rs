@@ -1,7 +1,9 @@
 //! Sending the request to the origin and reading the head of its answer.
 
-use super::{Answer, Failure, Fetch, Step, Upload, prepare};
-use crate::exchange::RequestBody;
+use super::failure::Failure;
+use super::prepare;
+use super::state::{Answer, Fetch, Step, Upload};
+use crate::request_body::{BodyError, RequestBody};
 use crate::session::UNIX_PEER;
 use crate::trouble::Trouble;
 use bytes::Bytes;
@@ -25,11 +27,11 @@ const UPLOAD: usize = 32 << 10;
 
 pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step {
     fetch.now = fetch.local.now();
-    fetch.trail.received_status = None;
+    fetch.log.received_status = None;
     let Some(mut backend) = resolve(fetch) else {
         let name = fetch.backend.as_ref().map_or("none", |backend| backend.name()).to_owned();
-        fetch.trail.records.fmt(Tag::FetchError, format_args!("Director {name} returned no backend"));
-        fetch.trail.blame(Trouble::no_backend(&name));
+        fetch.log.records.fmt(Tag::FetchError, format_args!("Director {name} returned no backend"));
+        fetch.log.blame(Trouble::no_backend(&name));
         return gave_up(fetch);
     };
     loop {
@@ -37,7 +39,7 @@ pub(super) async fn step(fetch: &mut Fetch, body: &mut dyn RequestBody) -> Step 
         let failure = match attempt(fetch, body, BackendRef::clone(&backend)).await {
             Ok(answer) => {
                 fetch.tried.clear();
-                fetch.trail.received_status = Some(fetch.response.status);
+                fetch.log.received_status = Some(fetch.response.status);
                 return Step::Response(answer);
             }
             Err(failure) => failure,
@@ -82,17 +84,17 @@ fn log_failure(fetch: &mut Fetch, failure: &Failure) {
     match failure {
         Failure::Origin(Error::Malformed(reject), _) if is_framing(*reject) => {
             fetch.local.counters.fetch_bad.inc();
-            fetch.trail.records.text(Tag::Error, b"Body cannot be fetched");
+            fetch.log.records.text(Tag::Error, b"Body cannot be fetched");
         }
-        _ => fetch.trail.records.fmt(Tag::FetchError, format_args!("{failure}")),
+        _ => fetch.log.records.fmt(Tag::FetchError, format_args!("{failure}")),
     }
     if let Failure::Origin(error, _) = failure {
-        fetch.trail.count_bound(error);
-        fetch.trail.closed(error.close_reason());
+        fetch.log.count_bound(error);
+        fetch.log.closed(error.close_reason());
     } else {
-        fetch.trail.closed("Error transaction");
+        fetch.log.closed("Error transaction");
     }
-    fetch.trail.blame(Trouble::of(failure));
+    fetch.log.blame(failure.trouble());
 }
 
 /// Whether a head was refused because it is not clear where its body ends.
@@ -112,7 +114,7 @@ fn is_framing(reject: wire::Reject) -> bool {
 fn gave_up(fetch: &mut Fetch) -> Step {
     fetch.tried.clear();
     let now = fetch.local.now();
-    fetch.trail.timestamp("Beresp", now);
+    fetch.log.timestamp("Beresp", now);
     Step::failed()
 }
 
@@ -124,15 +126,15 @@ async fn attempt(
     backend: BackendRef,
 ) -> Result<Answer, Failure> {
     let leaf = prepare::leaf(backend).ok_or(Failure::NotABackend)?;
-    // What cannot be repeated takes a kept connection only if the kernel, asked now, knows it to be good.
+    // A request that cannot be repeated takes a kept connection only if the kernel, asked now, says that it is good.
     let reuse = if matches!(fetch.upload, Upload::Stream(_)) { Reuse::Sure } else { Reuse::Likely };
     match exchange(fetch, body, &leaf, reuse).await {
         Err(Failure::Origin(error, name))
             if error.retry() == Retry::Same && fetch.upload != Upload::Spent =>
         {
             fetch.local.counters.backend_retry.inc();
-            fetch.trail.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(&name)));
-            fetch.trail.closed(error.close_reason());
+            fetch.log.records.fmt(Tag::FetchError, format_args!("{}", error.fetch_error(&name)));
+            fetch.log.closed(error.close_reason());
             exchange(fetch, body, &leaf, Reuse::No).await
         }
         result => result,
@@ -169,7 +171,7 @@ async fn exchange(
     let head = head(fetch, leaf.host_header())?;
     let cached = if let Upload::Cached(text) = &fetch.upload { Bytes::clone(text) } else { Bytes::new() };
     let sent = connection.write_head(&head, &cached).await.map_err(failed)?;
-    fetch.trail.sent = (head.len() as u64, cached.len() as u64);
+    fetch.log.sent = (head.len() as u64, cached.len() as u64);
     let streams = matches!(fetch.upload, Upload::Stream(_));
     let uploaded = upload(fetch, body, &mut connection, sent).await;
     let now = fetch.local.now();
@@ -178,12 +180,12 @@ async fn exchange(
     }
     uploaded?;
     fetch.local.counters.backend_req.inc();
-    fetch.trail.timestamp("Bereq", now);
+    fetch.log.timestamp("Bereq", now);
     let read = read_head(fetch, body, &mut connection).await;
-    fetch.trail.received_head = connection.traffic().received_head_bytes;
+    fetch.log.received_head = connection.traffic().received_head_bytes;
     let framing = read.map_err(failed)?;
     let now = fetch.local.now();
-    fetch.trail.timestamp("Beresp", now);
+    fetch.log.timestamp("Beresp", now);
     Ok(Answer { connection: Some(connection), framing })
 }
 
@@ -212,7 +214,7 @@ fn pass_on(fetch: &mut Fetch, body: &mut dyn RequestBody) {
     if head.reason.is_empty() {
         head.reason.extend_from_slice(wire::standard_reason(head.status).as_bytes());
     }
-    fetch.trail.records.fmt(Tag::Debug, format_args!("interim response {} passed on", head.status));
+    fetch.log.records.fmt(Tag::Debug, format_args!("interim response {} passed on", head.status));
     body.interim(head);
 }
 
@@ -248,16 +250,16 @@ fn opened(fetch: &mut Fetch, connection: &Connection) {
     let peer = connection.peer().unwrap_or(UNIX_PEER);
     let local = connection.local().unwrap_or(UNIX_PEER);
     let now = fetch.local.now();
-    fetch.trail.timestamp("Connected", now);
-    fetch.trail.opened(connection, peer, local);
+    fetch.log.timestamp("Connected", now);
+    fetch.log.opened(connection, peer, local);
 }
 
-/// The head on the wire: VCL's `bereq`, with a host and the framing of what follows.
+/// The head on the wire: VCL's `bereq`, with a host and the framing of the body.
 fn head(fetch: &mut Fetch, default_host: &str) -> Result<Vec<u8>, Failure> {
     let had_host = fetch.request.fields.has_known(Known::Host);
     prepare::default_host(&mut fetch.request, default_host);
     if !had_host && !default_host.is_empty() {
-        fetch.trail.records.header(Tag::BereqHeader, b"Host", default_host.as_bytes());
+        fetch.log.records.header(Tag::BereqHeader, b"Host", default_host.as_bytes());
     }
     let fields = &mut fetch.request.fields;
     fields.remove_known(Known::ContentLength);
@@ -304,9 +306,9 @@ async fn upload(
     while sent == Sent::All {
         let count = poll_fn(|context| body.poll_read(context, &mut buffer)).await;
         // On a failure the connection is dropped: the origin sees its request cut off.
-        let count = count.map_err(|crate::exchange::BodyError| Failure::RequestBody)?;
+        let count = count.map_err(|BodyError| Failure::RequestBody)?;
         let piece = &buffer[..count];
-        fetch.trail.sent.1 += count as u64;
+        fetch.log.sent.1 += count as u64;
         frame.clear();
         let chunked = framing == RequestFraming::Chunked;
         let mut slices = match (chunked, count) {

@@ -1,6 +1,7 @@
 //! The times of a response as VCL finds them: by Varnish's rules, or by RFC 9111.
 
-use super::{Fetch, Purpose};
+use super::purpose::Purpose;
+use super::state::Fetch;
 use copal_rules as rules;
 use copal_wire as wire;
 use rules::judge::Verdict;
@@ -17,13 +18,13 @@ pub(super) fn compute(fetch: &mut Fetch) {
     let lifetime = if fetch.rfc { judge(fetch) } else { by_varnish(fetch) };
     take(fetch, &lifetime);
     if fetch.purpose != Purpose::Pass {
-        // What is passed lives for nobody.
+        // A passed response has no lifetime.
         log(fetch, &lifetime);
     }
 }
 
 fn take(fetch: &mut Fetch, lifetime: &Lifetime) {
-    // To VCL what may not be kept has no life, not less than none.
+    // VCL sees no negative times.
     (fetch.ttl, fetch.grace, fetch.keep) = (lifetime.ttl.max(0.0), lifetime.grace, lifetime.keep);
     fetch.origin_time = lifetime.t_origin;
 }
@@ -75,11 +76,11 @@ fn by_varnish(fetch: &Fetch) -> Lifetime {
 }
 
 fn judge(fetch: &mut Fetch) -> Lifetime {
-    // What a HEAD confirmed is the answer to a GET.
+    // A response confirmed by a HEAD is the answer to a GET.
     let (verdict, mut lifetime) = verdict(fetch, if fetch.was_304 { b"GET" } else { &fetch.request.method });
     fetch.obstacle = match verdict.storable {
-        // A part is no answer to those who want all, or another part.
-        Storable::Yes if fetch.response.status == 206 && !fetch.is_lone => Some(Why::Status),
+        // A part is no answer to a request for the whole or for another part.
+        Storable::Yes if fetch.response.status == 206 && !fetch.is_standalone => Some(Why::Status),
         Storable::Yes => None,
         Storable::No(why) => Some(why),
     };
@@ -90,7 +91,7 @@ fn judge(fetch: &mut Fetch) -> Lifetime {
     lifetime
 }
 
-/// What the rules say of the response as the answer to a request with `method`, and the times that come of it.
+/// The verdict of the rules on the response as the answer to a request with `method`, and the times that follow.
 ///
 /// Source: RFC 9111, sections 3 and 4.2; `default_grace` is no permission to serve what is stale (section 4.2.4).
 fn verdict(fetch: &Fetch, method: &[u8]) -> (Verdict, Lifetime) {
@@ -119,7 +120,7 @@ fn verdict(fetch: &Fetch, method: &[u8]) -> (Verdict, Lifetime) {
         lifetime.keep = lifetime.keep.max(KEEP_PLAIN.min(settings.keep_validated));
     }
     if verdict.storable == Storable::Yes && settings.default_stale_if_error > 0.0 {
-        // What may stand in for an error is kept for that.
+        // A response that may stand in for an error is kept long enough for that.
         let policy = rules::policy::Policy::of(fields, &settings.targeted_fields);
         let granted = rules::stale_if_error::granted(&policy, settings.default_stale_if_error);
         lifetime.keep = lifetime.keep.max(granted - lifetime.grace);

@@ -5,8 +5,9 @@
 //!
 //! Source: RFC 9111, sections 3.2, 4.1 and 4.3.
 
-use super::{Fetch, Purpose, conclude};
-use crate::index::hot::Known;
+use super::purpose::Purpose;
+use super::state::Fetch;
+use crate::known::Known;
 use copal_rules as rules;
 use copal_store as store;
 use copal_wire as wire;
@@ -20,25 +21,25 @@ use wire::{Fields, Known as Field};
 /// The most other variants that one request asks about.
 pub(crate) const OTHERS_MAX: usize = 8;
 
-/// What the answer is.
+/// The meaning of an answer for what is stored.
 pub(super) enum Heard {
     /// A response of its own.
     New,
-    /// It confirms what is stored, and that stands in the answer's place; the fields as they came.
+    /// It confirms a stored response, which now stands in the answer's place. The fields are those of the answer as it came.
     Confirmed(Fields),
-    /// It speaks of what we do not have: ask again, for all of it.
+    /// It confirms something that is not stored here: the whole must be asked for.
     Again,
-    /// A 304 that nobody asked for.
+    /// A 304, although the request had no condition of ours.
     Unexpected,
 }
 
-/// Takes the answer in `fetch` for what it says of stored responses.
+/// Reads the answer in `fetch`, and applies what it says about stored responses.
 pub(super) fn hear(fetch: &mut Fetch) -> Heard {
     if fetch.response.status == 304 && fetch.purpose != Purpose::Pass {
         if fetch.stale.is_none() && fetch.others.is_empty() {
             return Heard::Unexpected;
         }
-        // Of what has grown out of its store since it was asked about, the beginning is gone.
+        // An object that has outgrown its store meanwhile has lost its beginning.
         let Some(selected) = selected(fetch).filter(|stored| !stored.is_windowed()) else {
             return again(fetch);
         };
@@ -50,7 +51,7 @@ pub(super) fn hear(fetch: &mut Fetch) -> Heard {
     if fetch.response.status == 200
         && let Some(stale) = fetch.stale.clone()
     {
-        // What we coded anew has a length of its own.
+        // A body that we coded has another length than the origin's.
         let length = if stale.flags().has(Flags::RECODED) { None } else { stale.length() };
         if conditional::head_agrees(stale.fields(), length, &fetch.response.fields) {
             return Heard::Confirmed(merge(fetch, &stale));
@@ -61,7 +62,7 @@ pub(super) fn hear(fetch: &mut Fetch) -> Heard {
     fetch.stale = None;
     fetch.uncacheable = true;
     fetch.refuse(Why::Method.into(), None);
-    conclude::release(fetch);
+    fetch.release();
     Heard::New
 }
 
@@ -115,10 +116,10 @@ fn merge(fetch: &mut Fetch, stored: &Known) -> Fields {
     };
     fetch.response.fields = merged;
     if stored.flags().has(Flags::RECODED) {
-        crate::filter::head::weaken(&mut fetch.response.fields);
+        copal_filter::head::weaken(&mut fetch.response.fields);
     }
     // A part that is kept by itself is one still.
-    fetch.is_lone = fetch.rfc && stored.status() == 206;
+    fetch.is_standalone = fetch.rfc && stored.status() == 206;
     fetch.response.status = stored.status();
     fetch.response.reason.clear();
     fetch.response.reason.extend_from_slice(stored.reason());
@@ -158,8 +159,8 @@ pub(crate) fn is_response(object: &Object) -> bool {
         && object.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) == 0
 }
 
-/// Of `objects`, the likeliest first, those whose strong tags the origin may be asked about for a request that none of them fits; `stale` is the
-/// one that does, if there is one.
+/// Of `objects`, the likeliest first, those whose strong tags the origin may be asked about for a request that none of them
+/// fits; `stale` is the one that does, if there is one.
 pub(crate) fn others(objects: Vec<Arc<Object>>, stale: Option<&Known>) -> Vec<Rc<Known>> {
     // Dates of one variant say nothing about another, and a tag would hide them.
     if stale.is_some_and(|stale| !stale.fields().has_known(Field::Etag)) {
@@ -189,7 +190,7 @@ fn strong_tag(known: &Known) -> Option<&[u8]> {
         .filter(|tag| tag.len() > 2 && tag.starts_with(b"\"") && tag.ends_with(b"\""))
 }
 
-/// Has the request ask about other variants, besides what is stale.
+/// Adds the tags of other variants to the request's condition.
 pub(super) fn add_tags(fetch: &mut Fetch) {
     let mut tags = fetch.request.fields.get_known(Field::IfNoneMatch).unwrap_or_default().to_vec();
     for tag in fetch.others.iter().filter_map(|other| strong_tag(other)) {

@@ -1,27 +1,34 @@
 //! `vcl_deliver`: the response as the client gets it: conditions, ranges, framing.
 
-use super::filters::{self, Wanted};
+use super::filters::{self, Changes};
+use super::framing::{
+    may_want_part, ranges, reads, set_connection, set_length, set_unknown_length, single, status,
+    unsatisfiable, unset_length,
+};
 use super::prepared::{self, Marks};
-use super::{Step, fail, range, sparse};
+use super::step::{Outcome, Step, fail};
+use super::{range, sparse};
 use crate::body::Body;
-use crate::exchange::{Exchange, Outcome, Source, protocol};
-use crate::filter::names::Unknown;
-use crate::index::hot::Known as KnownObject;
-use crate::reason::Reason;
-use crate::sparse::lone::Lone;
+use crate::exchange::{Exchange, Obj};
+use crate::fetch::sparse::standalone::StandalonePart;
+use crate::known::Known as KnownObject;
+use crate::message::{is_bodiless, protocol};
 use base::units::push_integer;
+use catalog::reason::Reason;
 use copal_base as base;
+use copal_catalog as catalog;
+use copal_filter as filter;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use filter::names::Unknown;
 use observe::{Native, Tag};
 use rules::cache_status::Forward;
 use rules::conditional::{Held, Precondition};
 use std::rc::Rc;
 use vcl::host::{Action, Sub};
 use wire::range::{Multipart, Ranges};
-use wire::standard_reason;
 use wire::{Known, KnownSet, Version};
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
@@ -75,9 +82,9 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
 /// The origin is asked for this client alone, as it asked.
 fn own_answer(exchange: &mut Exchange) -> Step {
     exchange.body = Body::Empty;
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.hit = false;
-    exchange.let_pieces_go();
+    exchange.close_segments();
     if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
         exchange.reason = Reason::OnlyIfCached;
         return Step::Synth(504, None);
@@ -93,8 +100,8 @@ fn prepare(exchange: &mut Exchange) {
     exchange.now = now;
     let mut text = std::mem::take(&mut exchange.scratch);
     text.clear();
-    let (origin_time, object_vxid) = match &exchange.source {
-        Source::Stored(known) => {
+    let (origin_time, object_vxid) = match &exchange.obj {
+        Obj::Stored(known) => {
             let response = &mut exchange.response;
             response.status = known.status();
             response.reason.clear();
@@ -102,8 +109,8 @@ fn prepare(exchange: &mut Exchange) {
             response.fields.copy_from(known.fields());
             (known.origin_time(), exchange.hit.then(|| known.vxid()))
         }
-        Source::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
-        Source::None => (now, None),
+        Obj::Private(private) => (private.origin_time, exchange.hit.then_some(private.vxid)),
+        Obj::None => (now, None),
     };
     exchange.response.version = Version::Http11;
     let fields = &mut exchange.response.fields;
@@ -125,14 +132,15 @@ fn prepare(exchange: &mut Exchange) {
     text.clear();
     let age = (now - origin_time).max(0.0) as u64;
     fields.remove_known(Known::Age);
-    // Age says that the origin neither made nor confirmed it for this request (RFC 9111, section 5.1); Varnish always sends it.
+    // Age says that the origin neither made nor confirmed it for this request (RFC 9111, section 5.1); Varnish always sends
+    // it.
     if !(exchange.rfc && !exchange.hit && exchange.handled.is_direct()) {
         push_integer(&mut text, age);
         fields.push_own(Known::Age, &text);
     }
     // Each proxy adds its own Via; the fields of those before stay.
     fields.push_own(Known::Via, exchange.current.settings.via());
-    if exchange.current.settings.http_range_support && matches!(exchange.source, Source::Stored(_)) {
+    if exchange.current.settings.http_range_support && matches!(exchange.obj, Obj::Stored(_)) {
         fields.remove_known(Known::AcceptRanges);
         fields.push_own(Known::AcceptRanges, b"bytes");
     }
@@ -170,7 +178,7 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     let wanted = filters::wanted(exchange)?;
     if wanted.changes_body() {
         changed(exchange, wanted, wants_part);
-    } else if let Source::Stored(known) = &exchange.source {
+    } else if let Obj::Stored(known) = &exchange.obj {
         let known = Rc::clone(known);
         let partial = wants_part
             && match exchange.response.status {
@@ -184,21 +192,11 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     } else if !(wants_part && wanted.range && range::cut(exchange)) {
         relayed(exchange);
     }
-    if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
+    if exchange.is_head() || is_bodiless(exchange.response.status) {
         exchange.body = Body::Empty;
     }
     set_connection(exchange);
     Ok(())
-}
-
-fn reads(exchange: &Exchange) -> bool {
-    matches!(exchange.request.method.as_slice(), b"GET" | b"HEAD")
-}
-
-/// Whether a Range of this request means something. That of a HEAD does not (RFC 9110, section 14.2); Varnish answers as to a
-/// GET.
-pub(super) fn may_want_part(exchange: &Exchange) -> bool {
-    reads(exchange) && !(exchange.rfc && exchange.is_head())
 }
 
 /// VCL names a filter that is none: there is nothing to send.
@@ -214,14 +212,14 @@ fn refuse(exchange: &mut Exchange, unknown: &Unknown) -> Step {
 fn included(exchange: &mut Exchange) -> Result<(), Unknown> {
     let wanted = filters::wanted(exchange)?;
     filters::apply(exchange, wanted);
-    if crate::exchange::is_bodiless(exchange.response.status) {
+    if is_bodiless(exchange.response.status) {
         exchange.body = Body::Empty;
     }
     Ok(())
 }
 
 /// A body that goes through filters, or a part of it.
-fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
+fn changed(exchange: &mut Exchange, wanted: Changes, wants_part: bool) {
     let Some(length) = filters::apply(exchange, wanted) else {
         return set_unknown_length(exchange);
     };
@@ -232,7 +230,9 @@ fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
             Ranges::Parts(parts) if parts.len() == 1 => {
                 let (first, last) = parts[0];
                 single(exchange, Some(length), (first, last));
-                return filters::cut(exchange, first, last + 1);
+                let is_cut = exchange.body.cut(first, last + 1);
+                debug_assert!(is_cut, "a body of known length that goes through filters");
+                return;
             }
             Ranges::Whole | Ranges::Parts(_) => {}
         }
@@ -242,12 +242,12 @@ fn changed(exchange: &mut Exchange, wanted: Wanted, wants_part: bool) {
 
 /// What the request's conditions make of a good response.
 fn precondition(exchange: &Exchange) -> Precondition {
-    let received = match &exchange.source {
-        Source::Stored(known) => known.origin_time(),
+    let received = match &exchange.obj {
+        Obj::Stored(known) => known.origin_time(),
         // What goes by the cache was the origin's to judge; of another answer for one client, it never saw the conditions.
-        Source::Private(private) if exchange.rfc && private.passed => return Precondition::Proceed,
-        Source::Private(private) => private.origin_time,
-        Source::None => return Precondition::Proceed,
+        Obj::Private(private) if exchange.rfc && private.passed => return Precondition::Proceed,
+        Obj::Private(private) => private.origin_time,
+        Obj::None => return Precondition::Proceed,
     };
     let (status, request, fields) =
         (exchange.response.status, &exchange.request.fields, &exchange.response.fields);
@@ -293,20 +293,6 @@ fn not_modified(exchange: &mut Exchange) {
     exchange.response.fields.remove_known(Known::TransferEncoding);
 }
 
-/// What the request wants of a body of `length`.
-pub(super) fn ranges(exchange: &mut Exchange, length: u64) -> Ranges {
-    if !exchange.current.settings.http_range_support {
-        return Ranges::Whole;
-    }
-    let request = &exchange.request.fields;
-    if !request.has_known(Known::Range)
-        || !rules::conditional::if_range_holds(request, &exchange.response.fields)
-    {
-        return Ranges::Whole;
-    }
-    wire::range::of_request(request, length, exchange.current.settings.http_range_max)
-}
-
 /// Answers the request's range, if it has one and that can be done.
 fn of_stored(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     // Nothing to cut where the length is not known yet.
@@ -328,32 +314,14 @@ fn of_stored(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
 
 /// Answers the request's range from a part that is kept by itself.
 fn part_of_part(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
-    let Some(lone) = Lone::of_object(known).filter(|_| exchange.rfc) else { return false };
-    let Some((first, last)) = lone.answer(&exchange.request.fields) else { return false };
-    if lone.is_all(first, last) {
+    let Some(part) = StandalonePart::of_object(known).filter(|_| exchange.rfc) else { return false };
+    let Some((first, last)) = part.answer(&exchange.request.fields) else { return false };
+    if part.is_all(first, last) {
         return false;
     }
-    exchange.body = Body::object(known, lone.place(first), lone.place(last) + 1);
-    single(exchange, lone.total(), (first, last));
+    exchange.body = Body::object(known, part.place(first), part.place(last) + 1);
+    single(exchange, part.total(), (first, last));
     true
-}
-
-fn status(exchange: &mut Exchange, status: u16) {
-    let reason = standard_reason(status).as_bytes();
-    exchange.response.set_status(status, reason);
-    exchange.records.text(Tag::RespProtocol, b"HTTP/1.1");
-    exchange.records.fmt(Tag::RespStatus, format_args!("{status}"));
-    exchange.records.text(Tag::RespReason, reason);
-}
-
-pub(super) fn unsatisfiable(exchange: &mut Exchange, length: u64) {
-    exchange.body = Body::Empty;
-    let mut value = Vec::with_capacity(32);
-    wire::range::content_range_unsatisfied(length, &mut value);
-    exchange.response.fields.set_known(Known::ContentRange, &value);
-    exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
-    status(exchange, 416);
-    set_length(exchange, 0);
 }
 
 fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts: Vec<(u64, u64)>) {
@@ -373,16 +341,6 @@ fn partial(exchange: &mut Exchange, known: &Rc<KnownObject>, length: u64, parts:
     exchange.body = sparse::parts(exchange, known, frame);
 }
 
-/// The head of one part of a whole of `length` bytes, if that is known.
-pub(super) fn single(exchange: &mut Exchange, length: Option<u64>, (first, last): (u64, u64)) {
-    let mut value = Vec::with_capacity(48);
-    wire::range::content_range((first, last), length, &mut value);
-    exchange.response.fields.set_known(Known::ContentRange, &value);
-    exchange.records.header(Tag::RespHeader, b"Content-Range", &value);
-    status(exchange, 206);
-    set_length(exchange, last - first + 1);
-}
-
 fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
     exchange.body = sparse::body(exchange, known, 0, u64::MAX);
     match known.length().or(exchange.promised) {
@@ -394,81 +352,20 @@ fn whole(exchange: &mut Exchange, known: &Rc<KnownObject>) {
 /// A response straight from the origin keeps its length where it had one, unless VCL takes that away.
 fn relayed(exchange: &mut Exchange) {
     let says = exchange.response.fields.has_known(Known::ContentLength);
-    let length = match &exchange.body {
-        Body::Bytes(bytes, _) => Some(bytes.len() as u64),
-        Body::Object(known, _) if known.length().is_some() => known.length(),
-        Body::Relay(relay) => relay.length().filter(|_| says),
-        // That of the body which a HEAD does not bring.
-        Body::Empty if exchange.is_head() => return,
-        Body::Empty => Some(0),
-        _ if says => return,
-        _ => None,
+    let body = &exchange.body;
+    // What is said then is the length of the body that a HEAD does not bring.
+    if body.is_empty() && exchange.is_head() {
+        return;
+    }
+    let length = match body.length() {
+        Some(length) if says || !body.is_relayed() => Some(length),
+        None if says && !body.is_relayed() => return,
+        Some(_) | None => None,
     };
     match length {
         Some(length) => set_length(exchange, length),
         None => set_unknown_length(exchange),
     }
-}
-
-pub(super) fn set_length(exchange: &mut Exchange, length: u64) {
-    let mut text = std::mem::take(&mut exchange.scratch);
-    text.clear();
-    push_integer(&mut text, length);
-    if !crate::exchange::is_bodiless(exchange.response.status)
-        && exchange.response.fields.get_known(Known::ContentLength) != Some(&text)
-    {
-        unset_length(exchange);
-        exchange.response.fields.push_own(Known::ContentLength, &text);
-        exchange.records.header(Tag::RespHeader, b"Content-Length", &text);
-    }
-    exchange.scratch = text;
-}
-
-/// Takes the length away that the object has.
-fn unset_length(exchange: &mut Exchange) {
-    if let Some(length) = exchange.response.fields.get_known(Known::ContentLength) {
-        exchange.records.header(Tag::RespUnset, b"Content-Length", length);
-        exchange.response.fields.remove_known(Known::ContentLength);
-    }
-}
-
-/// Chunked for a client that knows it, else the end of the connection ends the body.
-fn set_unknown_length(exchange: &mut Exchange) {
-    unset_length(exchange);
-    if exchange.is_head() || crate::exchange::is_bodiless(exchange.response.status) {
-        return;
-    }
-    match exchange.request.version {
-        Version::Http11 => {
-            exchange.response.fields.set_known(Known::TransferEncoding, b"chunked");
-            exchange.records.text(Tag::RespHeader, b"Transfer-Encoding: chunked");
-        }
-        Version::Http10 => exchange.close = true,
-        // A stream has an end of its own.
-        Version::Http20 => {}
-    }
-}
-
-/// Says whether the connection stays open.
-pub(crate) fn set_connection(exchange: &mut Exchange) {
-    if exchange.request.version == Version::Http20 {
-        // A stream has no fields of a connection (RFC 9113, section 8.2.2).
-        rules::hop::strip_nominated(&mut exchange.response.fields);
-        exchange.response.fields.remove_known(Known::Connection);
-        return;
-    }
-    if exchange.client_wants_close()
-        || exchange
-            .response
-            .fields
-            .get_known(Known::Connection)
-            .is_some_and(|v| v.eq_ignore_ascii_case(b"close"))
-    {
-        exchange.close = true;
-    }
-    let value: &[u8] = if exchange.close { b"close" } else { b"keep-alive" };
-    exchange.response.fields.set_own(Known::Connection, value);
-    exchange.records.header(Tag::RespHeader, b"Connection", value);
 }
 
 impl Exchange {

@@ -1,21 +1,22 @@
 //! The filters of one delivery: which they are, and the response that comes of them.
 
+use super::esi::Assembly;
+use super::esi::include::Includer;
 use crate::body::Body;
-use crate::exchange::{Exchange, Source};
-use crate::filter::delivery::Filtered;
-use crate::filter::esi::assemble::Assembly;
-use crate::filter::esi::plan::is_gzipped;
-use crate::filter::gunzip::Gunzip;
-use crate::filter::names::{self, Delivering, Unknown};
-use crate::filter::{Chain, Filter, head};
-use crate::include::Place;
-use crate::index::hot::Known as Stored;
+use crate::body::filtered::Filtered;
+use crate::exchange::{Exchange, Obj};
+use crate::known::Known as Stored;
 use crate::top::Top;
+use copal_filter as filter;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
+use filter::esi::plan::is_gzipped;
+use filter::gunzip::Gunzip;
+use filter::names::{self, Delivering, Unknown};
+use filter::{Chain, Filter, head};
 use observe::Tag;
 use rules::cache_control::CacheControl;
 use std::io::IoSlice;
@@ -28,9 +29,9 @@ use wire::Known;
 /// The most that deflate expands by is less than this.
 const RATIO_MAX: u64 = 1040;
 
-/// What is to be done to a body.
+/// The changes to be made to a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Changes {
     esi: bool,
     /// How often it is expanded: VCL may ask for more than once.
     gunzip: usize,
@@ -38,7 +39,7 @@ pub(super) struct Wanted {
     pub(super) range: bool,
 }
 
-impl Wanted {
+impl Changes {
     /// Whether the body goes out otherwise than it is stored.
     pub(super) fn changes_body(self) -> bool {
         self.esi || self.gunzip > 0
@@ -57,15 +58,15 @@ fn must_expand(exchange: &Exchange, is_gzip: bool) -> bool {
         && !rules::coding::accepts_gzip(&exchange.request.fields)
 }
 
-/// Whether the client must be given the origin's own answer: what there is of it came as gzip, since that is what we ask for on
-/// behalf of all clients, this one takes none, and the origin forbids to change it.
+/// Whether the client must be given the origin's own answer: what there is of it came as gzip, since that is what we ask
+/// for on behalf of all clients, this one takes none, and the origin forbids to change it.
 ///
 /// Source: RFC 9110, section 7.7; RFC 9111, section 5.2.2.6.
 pub(crate) fn must_not_expand(exchange: &Exchange) -> bool {
-    let forbids = || match &exchange.source {
-        Source::Stored(known) => forbids_change(known.fields()),
-        Source::Private(private) => !private.passed && forbids_change(&exchange.response.fields),
-        Source::None => false,
+    let forbids = || match &exchange.obj {
+        Obj::Stored(known) => forbids_change(known.fields()),
+        Obj::Private(private) => !private.passed && forbids_change(&exchange.response.fields),
+        Obj::None => false,
     };
     exchange.rfc
         && exchange.esi_level == 0
@@ -81,9 +82,10 @@ fn forbids_change(fields: &wire::Fields) -> bool {
 impl Exchange {
     /// The object whose plan the body follows, if it has one.
     fn planned(&self) -> Option<&Rc<Stored>> {
-        let known = match (&self.source, &self.body) {
-            (Source::Stored(known), _) | (Source::Private(_), Body::Object(known, _)) => known,
-            _ => return None,
+        let known = match &self.obj {
+            Obj::Stored(known) => known,
+            Obj::Private(_) => self.body.stored()?,
+            Obj::None => return None,
         };
         (known.is_special() && known.esi_plan().is_some()).then_some(known)
     }
@@ -95,10 +97,10 @@ impl Exchange {
 
     /// Whether the body, as we have it, is a gzip stream.
     fn has_gzip(&self) -> bool {
-        match &self.source {
-            Source::Stored(known) => known.flags().has(Flags::GZIPPED),
-            Source::Private(private) => private.sends_gzip,
-            Source::None => false,
+        match &self.obj {
+            Obj::Stored(known) => known.flags().has(Flags::GZIPPED),
+            Obj::Private(private) => private.sends_gzip,
+            Obj::None => false,
         }
     }
 
@@ -109,7 +111,7 @@ impl Exchange {
             && self.response.status == 200
             && self.request.fields.has_known(Known::Range);
         // What was passed is the origin's answer to this client's own request.
-        let is_its_own = matches!(&self.source, Source::Private(private) if private.passed);
+        let is_its_own = matches!(&self.obj, Obj::Private(private) if private.passed);
         let stays = self.rfc && is_its_own && forbids_change(&self.response.fields);
         names::of_delivery(esi, !stays && must_expand(self, self.has_gzip()), range)
     }
@@ -120,19 +122,19 @@ impl Exchange {
     }
 }
 
-/// What is to be done to this response's body, which is logged.
+/// The changes to be made to this response's body; logs the list of filters.
 ///
 /// # Errors
 /// VCL names a filter that is none.
-pub(super) fn wanted(exchange: &mut Exchange) -> Result<Wanted, Unknown> {
+pub(super) fn wanted(exchange: &mut Exchange) -> Result<Changes, Unknown> {
     let list = exchange.filter_list();
     exchange.records.text(Tag::Filters, &list);
     if exchange.filters.is_none() && list.is_empty() {
-        return Ok(Wanted { range: true, ..Wanted::default() });
+        return Ok(Changes { range: true, ..Changes::default() });
     }
     let names = names::delivering(&list)?;
     let has_gzip = exchange.has_gzip();
-    Ok(Wanted {
+    Ok(Changes {
         esi: names.contains(&Delivering::Esi) && exchange.can_esi(),
         gunzip: names.iter().filter(|name| **name == Delivering::Gunzip && has_gzip).count(),
         range: exchange.filters.is_none() || names.contains(&Delivering::Range),
@@ -148,9 +150,9 @@ pub(super) fn may_cut(exchange: &Exchange) -> bool {
 }
 
 /// Puts the body together and edits the head. Returns its length, if that is known.
-pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
+pub(super) fn apply(exchange: &mut Exchange, wanted: Changes) -> Option<u64> {
     let mut length = None;
-    if let Source::Stored(known) = &exchange.source {
+    if let Obj::Stored(known) = &exchange.obj {
         let known = Rc::clone(known);
         exchange.body = super::sparse::body(exchange, &known, 0, u64::MAX);
         if wanted.gunzip == 1 && !wanted.esi {
@@ -164,8 +166,8 @@ pub(super) fn apply(exchange: &mut Exchange, wanted: Wanted) -> Option<u64> {
         let above = exchange.stitch.clone().filter(|_| joins);
         weaken(exchange);
         exchange.response.fields.remove_known(Known::ContentLength);
-        let place = place(exchange);
-        exchange.body = Body::Esi(Box::new(Assembly::new(&known, place, above)));
+        let includer = includer(exchange);
+        exchange.body = Body::made_by(Assembly::new(&known, includer, above));
     }
     if wanted.gunzip > 0 {
         expand(exchange, wanted.gunzip);
@@ -189,7 +191,7 @@ fn expand(exchange: &mut Exchange, times: usize) {
     fields.remove_known(Known::ContentLength);
     weaken(exchange);
     let source = std::mem::take(&mut exchange.body);
-    exchange.body = Body::Filtered(Box::new(Filtered::new(source, chain)));
+    exchange.body = Body::made_by(Filtered::new(source, chain));
 }
 
 fn weaken(exchange: &mut Exchange) {
@@ -201,8 +203,8 @@ fn weaken(exchange: &mut Exchange) {
     }
 }
 
-/// Where the response's includes are made.
-fn place(exchange: &Exchange) -> Place {
+/// The maker of the response's includes.
+fn includer(exchange: &Exchange) -> Includer {
     let top = exchange.top.clone().unwrap_or_else(|| {
         let mut top = Top { arrival: exchange.times.arrival, ..Top::default() };
         top.request.copy_from(&exchange.request);
@@ -211,7 +213,7 @@ fn place(exchange: &Exchange) -> Place {
     let mut request = wire::RequestHead::default();
     request.copy_from(&exchange.request);
     let settings = &exchange.current.settings;
-    Place {
+    Includer {
         local: Rc::clone(&exchange.local),
         session: Rc::clone(&exchange.session),
         current: Rc::clone(&exchange.current),
@@ -225,8 +227,8 @@ fn place(exchange: &Exchange) -> Place {
     }
 }
 
-/// What a stored gzip stream expands to. Its last bytes say so, modulo 2^32: they count where the stream was verified
-/// and is too short to expand further.
+/// The length to which a stored gzip stream expands. Its last bytes tell it modulo 2^32; they count where the stream was
+/// verified and is too short to expand further.
 fn expanded_length(known: &Stored) -> Option<u64> {
     let length = known.length()?;
     let is_exact = length.checked_mul(RATIO_MAX).is_some_and(|most| most < 1 << 32);
@@ -246,12 +248,4 @@ fn expanded_length(known: &Stored) -> Option<u64> {
         cursor.consume(known, count as u64);
     }
     Some(u64::from(u32::from_le_bytes(last.try_into().ok()?)))
-}
-
-/// Sends only the bytes `from..end` of a body that goes through filters.
-pub(super) fn cut(exchange: &mut Exchange, from: u64, end: u64) {
-    match &mut exchange.body {
-        Body::Filtered(filtered) => filtered.cut(from, end),
-        _ => debug_assert!(false, "only a body that goes through filters has no place to begin from"),
-    }
 }

@@ -1,9 +1,10 @@
 //! `vcl_hash`: the key. It runs whatever `vcl_recv` decided, as in Varnish.
 
-use super::{AfterHash, Step, fail};
+use super::step::{AfterHash, Step, fail};
 use crate::exchange::Exchange;
-use crate::index::Key;
 use crate::request::recv::push_ip;
+use catalog::index::Key;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_vcl as vcl;

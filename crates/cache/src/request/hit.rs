@@ -1,11 +1,12 @@
 //! `vcl_hit`: an object is there; deliver it?
 
-use super::{Freshness, Step, fail};
-use crate::exchange::{Exchange, Source};
-use crate::fetch;
-use crate::index::busy::Busy;
-use crate::index::hot::Known;
-use crate::reason::Reason;
+use super::step::{Freshness, Step, fail};
+use crate::exchange::{Exchange, Obj};
+use crate::fetch::Purpose;
+use crate::known::Known;
+use catalog::index::busy::Busy;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
@@ -29,7 +30,7 @@ pub(crate) async fn step(
     if freshness == Freshness::Grace {
         exchange.local.counters.cache_hit_grace.inc();
     }
-    exchange.source = Source::Stored(Rc::clone(&known));
+    exchange.obj = Obj::Stored(Rc::clone(&known));
     if exchange
         .current
         .vcl
@@ -51,7 +52,7 @@ pub(crate) async fn step(
             Step::Deliver
         }
         Action::Pass(_) => {
-            exchange.source = Source::None;
+            exchange.obj = Obj::None;
             exchange.decided(Reason::VclPass);
             Step::Pass
         }
@@ -89,6 +90,7 @@ fn deliver(exchange: &mut Exchange, known: &Rc<Known>, busy: Option<Busy>) {
     let interval = exchange.current.settings.lru_interval;
     known.note_use(exchange.now as u32, interval as u32);
     if let Some(busy) = busy {
-        fetch::background(exchange, busy, Some(Arc::clone(known.object())));
+        let fetch = exchange.fetch(Purpose::Background);
+        fetch.run_in_background(busy, Some(Arc::clone(known.object())));
     }
 }

@@ -1,15 +1,16 @@
 //! Lookup: what is there for this key and request?
 
-use super::demand::Demand;
-use super::{Freshness, Step};
-use crate::ban::Listed;
+use super::step::{Freshness, Step};
+use crate::demand::Demand;
 use crate::exchange::Exchange;
-use crate::index::insist::Insistent;
-use crate::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
-use crate::reason::{Kind, Reason};
-use crate::sparse::lone::Lone;
+use crate::fetch::sparse::standalone::StandalonePart;
 use base::Time;
+use catalog::ban::Listed;
+use catalog::index::insist::Insistent;
+use catalog::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
+use catalog::reason::{Kind, Reason};
 use copal_base as base;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_rules as rules;
 use copal_store as store;
@@ -30,6 +31,9 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
     if let Some(step) = hot(exchange) {
         return Some(step);
     }
+    if exchange.loads.is_none() && exchange.local.shared.index.has_devices() {
+        exchange.loads = Some(Arc::default());
+    }
     let found = search(exchange, exchange.now, None, None);
     if matches!(found, Found::Miss(_, _, Reason::Absent)) {
         // As varnishd: a new key is what a lookup needs the lock for.
@@ -41,7 +45,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
 
 #[inline]
 fn note_demand(exchange: &mut Exchange) {
-    exchange.demand = Demand::of(exchange);
+    exchange.demand = if exchange.rfc { Demand::of(&exchange.request.fields) } else { None };
     if let Some(demand) = exchange.demand {
         exchange.insistent = Insistent::new(demand.insists());
     }
@@ -65,7 +69,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         return None;
     }
     if let Some(demand) = exchange.demand
-        && demand.suits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
+        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
     {
         return None;
     }
@@ -82,7 +86,7 @@ fn fits(exchange: &Exchange, object: &Object) -> bool {
 fn fits_by_meaning(object: &Object, request: &Fields) -> bool {
     let mut fields = Fields::new();
     if request.has_known(Known::AcceptLanguage) {
-        crate::head::load(object.head(), &mut fields);
+        catalog::head::load(object.head(), &mut fields);
     }
     let mut languages = fields.all_known(Known::ContentLanguage);
     let language = languages.next().filter(|_| languages.next().is_none());
@@ -92,17 +96,22 @@ fn fits_by_meaning(object: &Object, request: &Fields) -> bool {
 /// Whether an object that is kept as a part by itself has what the request wants; `None` of others.
 fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
     let mut fields = Fields::new();
-    crate::head::load(object.head(), &mut fields);
+    catalog::head::load(object.head(), &mut fields);
     if !fields.has_known(Known::ContentRange) {
         return None;
     }
-    let lone = object.length().and_then(|length| Lone::of(&fields, length));
-    let answers = |lone: Lone| lone.answer(&exchange.request.fields).is_some();
-    Some(exchange.rfc && exchange.request.method == b"GET" && lone.is_some_and(answers))
+    let part = object.length().and_then(|length| StandalonePart::of(&fields, length));
+    let answers = |part: StandalonePart| part.answer(&exchange.request.fields).is_some();
+    Some(exchange.rfc && exchange.request.method == b"GET" && part.is_some_and(answers))
 }
 
 /// Looks into the index. A request that waits says by `waited` what there was when it began to.
-fn search(exchange: &Exchange, now: Time, waited: Option<Waited>, waiter: Option<(u64, &Waker)>) -> Found {
+pub(super) fn search(
+    exchange: &Exchange,
+    now: Time,
+    waited: Option<Waited>,
+    waiter: Option<(u64, &Waker)>,
+) -> Found {
     let banned = |object: &Arc<Object>| is_banned(exchange, object);
     with_query(exchange, now, waited, &banned, |query| exchange.local.shared.index.lookup(query, waiter))
 }
@@ -145,9 +154,9 @@ fn with_query<Answer>(
     act: impl FnOnce(&Query<'_>) -> Answer,
 ) -> Answer {
     let demand = exchange.demand;
-    let suits = move |object: &Object, is_brought| match demand {
-        Some(demand) if is_brought => demand.suits_brought(exchange, object, now),
-        Some(demand) => demand.suits(exchange, object, now),
+    let permits = move |object: &Object, is_brought| match demand {
+        Some(demand) if is_brought => demand.permits_fetched(exchange, object, now),
+        Some(demand) => demand.permits(exchange, object, now),
         None => Suits::Yes,
     };
     let query = Query {
@@ -159,7 +168,7 @@ fn with_query<Answer>(
         always_miss: exchange.always_miss,
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
-        asks: demand.is_some().then_some(&suits),
+        asks: demand.is_some().then_some(&permits),
         insistent: exchange.insistent.as_ref(),
         waited,
         fits: &|object| fits(exchange, object),
@@ -167,6 +176,7 @@ fn with_query<Answer>(
         excused: &|object, graceful| exchange.rfc && is_excused(exchange, object, graceful, now),
         predict: &|object| predict(object.variant(), &exchange.request.fields),
         banned,
+        loads: exchange.loads.as_ref(),
     };
     act(&query)
 }
@@ -225,7 +235,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     exchange.local.counters.busy_sleep.inc();
     let id = exchange.local.waiter_id();
     let limit = exchange.current.settings.waiting_list_timeout;
-    let guard = Waiting { index: Arc::clone(&exchange.local.shared.index), key: exchange.key, id };
+    let guard = Waiting::new(exchange, id);
     let sleep = tokio::time::sleep(std::time::Duration::from_secs_f64(limit.clamp(0.001, 86_400.0)));
     let mut sleep = std::pin::pin!(sleep);
     let mut waited = None;
@@ -238,6 +248,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
                 waited = waited.or(Some(over));
                 Poll::Pending
             }
+            Found::Cold => Poll::Pending,
             found => Poll::Ready(Some(found)),
         }
     })
@@ -267,11 +278,18 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     step
 }
 
-/// A place on the waiting list, given up on drop.
-struct Waiting {
-    index: Arc<crate::index::Index>,
-    key: crate::index::Key,
+/// A place on a waiting list, given up on drop.
+pub(super) struct Waiting {
+    index: Arc<catalog::index::Index>,
+    key: catalog::index::Key,
     id: u64,
+}
+
+impl Waiting {
+    /// The place number `id` of those who wait for what is under the exchange's key.
+    pub(super) fn new(exchange: &Exchange, id: u64) -> Self {
+        Self { index: Arc::clone(&exchange.local.shared.index), key: exchange.key, id }
+    }
 }
 
 impl Drop for Waiting {
@@ -285,7 +303,7 @@ impl Drop for Waiting {
 fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
     let directives = exchange.demand?.directives;
     let missed = match found {
-        Found::Hit(_) | Found::Stale(..) => return None,
+        Found::Hit(_) | Found::Stale(..) | Found::Cold => return None,
         Found::Miss(_, _, missed) => *missed,
         Found::Wait(waited) => waited.missed,
         Found::HitForPass(_) => Reason::HitForPass,
@@ -305,7 +323,8 @@ fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
     None
 }
 
-fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
+/// The step that follows from what was found; `None` if the request must wait for a fetch that runs.
+pub(super) fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
     if let Some(step) = restrained(exchange, &found) {
         return Some(step);
     }
@@ -342,6 +361,7 @@ fn after(exchange: &mut Exchange, found: Found) -> Option<Step> {
             let reload = exchange.demand.is_some_and(|demand| demand.reload);
             Step::Miss(busy, stale.filter(|_| !reload))
         }
+        Found::Cold => Step::Load,
         Found::Wait(_) => return None,
     })
 }

@@ -1,10 +1,13 @@
 //! `vcl_miss`: fetch it, for this request and all who wait.
 
-use super::{Step, fail, lookup, upload};
-use crate::exchange::{Exchange, RequestBody, Source};
+use super::step::{Step, fail};
+use super::{lookup, upload};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::{self, update};
-use crate::index::busy::Busy;
-use crate::reason::Reason;
+use crate::request_body::RequestBody;
+use catalog::index::busy::Busy;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe::Native;
 use copal_rules as rules;
 use copal_store as store;
@@ -32,7 +35,7 @@ pub(crate) async fn step(
             Box::pin(head(exchange, busy, stale, body)).await
         }
         Action::Fetch => {
-            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
+            let mut fetch = exchange.fetch(fetch::Purpose::Miss);
             fetch.busy = Some(busy);
             fetch.set_stale(stale);
             if exchange.rfc {
@@ -67,7 +70,7 @@ async fn head(
 ) -> Step {
     let mut fetch = match stale.filter(|stale| update::is_response(stale)) {
         Some(stale) => {
-            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Miss);
+            let mut fetch = exchange.fetch(fetch::Purpose::Miss);
             fetch.busy = Some(busy);
             fetch.ask_head(stale);
             fetch
@@ -75,7 +78,7 @@ async fn head(
         None => {
             // Who waits for a body must not wait for this.
             busy.release();
-            fetch::Fetch::of(exchange, fetch::Purpose::Pass)
+            exchange.fetch(fetch::Purpose::Pass)
         }
     };
     let fetched = fetch.run(body).await;
@@ -100,24 +103,24 @@ pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: f
                 // It never came into the index.
                 exchange.reason = Reason::ZeroTtl;
             }
-            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.obj = Obj::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }
         fetch::Fetched::Sparse(object, link) => {
-            exchange.lane = Some(link);
-            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.segment_job = Some(link);
+            exchange.obj = Obj::Stored(exchange.local.know(&object, exchange.now));
             Step::Deliver
         }
         fetch::Fetched::Private { head, body, private } => {
             exchange.response.copy_from(&head);
             exchange.body = body;
-            exchange.source = Source::Private(private);
+            exchange.obj = Obj::Private(private);
             Step::Deliver
         }
         fetch::Fetched::Stale(object, trouble) => {
             exchange.local.counters.stale_if_error.inc();
             exchange.promised = object.length();
-            exchange.source = Source::Stored(exchange.local.know(&object, exchange.now));
+            exchange.obj = Obj::Stored(exchange.local.know(&object, exchange.now));
             exchange.hit = true;
             exchange.reason = Reason::StaleIfError;
             exchange.trouble = Some(trouble);

@@ -1,72 +1,55 @@
-//! The steps of a client request, one file each. Each takes the exchange and says which step is next; the `match` below
-//! has exactly the edges of the picture in [`crate::exchange`].
+//! The steps of a client request, one file each.
+//!
+//! ```text
+//! recv > hash > lookup > hit  > deliver > done
+//!    |      |      |      |        |
+//!    |      |      |      +> miss, pass, synth, restart
+//!    |      |      +> load > hit, miss, pass
+//!    |      |      +> miss > fetch > deliver | synth
+//!    |      |      +> pass > fetch > deliver | synth
+//!    |      +> purge > synth | restart
+//!    |      +> pipe > done
+//!    +> synth > done
+//! deliver, synth > restart > recv          any > fail > synth(503)
+//! ```
+//!
+//! Each takes the exchange and says which step is next; the `match` below has exactly the edges of the picture.
+//! [`Exchange::run`] drives them; the front writes what `response` and `body` say, and then calls [`Exchange::finish`].
 
+mod begin;
+mod cache_status;
 pub(crate) mod deliver;
-pub(crate) mod demand;
+mod demand;
+mod esi;
+mod fetching;
 pub(crate) mod filters;
-pub(crate) mod handled;
+mod finish;
+mod framing;
 pub(crate) mod hash;
 pub(crate) mod hit;
+mod host;
+mod load;
 pub(crate) mod lookup;
 pub(crate) mod miss;
+mod multipart;
 pub(crate) mod pass;
-pub(crate) mod pipe;
+mod pipe;
 pub(crate) mod prepared;
 pub(crate) mod purge;
 mod range;
 pub(crate) mod recv;
 pub(crate) mod restart;
 pub(crate) mod sparse;
+pub(crate) mod step;
+mod subroutine;
 pub(crate) mod synth;
 pub(crate) mod upload;
 
-use crate::exchange::{Exchange, Outcome, RequestBody};
-use crate::index::busy::Busy;
-use crate::index::hot::Known;
-use copal_store as store;
-use copal_vcl as vcl;
-use std::rc::Rc;
-use std::sync::Arc;
-use store::Object;
-use vcl::value::Text;
+pub use step::Outcome;
 
-/// The next step of a request.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Recv,
-    /// Compute the key, then go on with what `vcl_recv` decided.
-    Hash(AfterHash),
-    Lookup,
-    /// An object that may be delivered; with a busy one if it is stale and a background fetch is due.
-    Hit(Rc<Known>, Option<Busy>, Freshness),
-    Miss(Busy, Option<Arc<Object>>),
-    Pass,
-    Pipe,
-    Purge,
-    Synth(u16, Option<Text>),
-    /// Deliver what stands in `source` and `body`.
-    Deliver,
-    Restart,
-    Done(Outcome),
-}
-
-/// What `vcl_recv` decided.
-#[derive(Debug, Clone)]
-pub(crate) enum AfterHash {
-    Lookup,
-    Pass,
-    Pipe,
-    Purge,
-    Restart,
-    Synth(u16, Option<Text>),
-}
-
-/// How a hit came about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Freshness {
-    Fresh,
-    Grace,
-}
+use crate::exchange::Exchange;
+use crate::request_body::RequestBody;
+use step::Step;
 
 /// Takes a request through its steps.
 pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> Outcome {
@@ -96,6 +79,10 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
                     Box::pin(lookup::wait(exchange)).await
                 }
             },
+            Step::Load => {
+                exchange.records.announce();
+                Box::pin(load::step(exchange)).await
+            }
             Step::Hit(known, Some(busy), freshness) if exchange.has_unread_body() => {
                 // The fetch in the background may want to send it on.
                 Box::pin(upload::keep(exchange, body)).await;
@@ -129,9 +116,4 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
             Step::Done(outcome) => return outcome,
         };
     }
-}
-
-/// The step that every subroutine's `fail`, and every fault, leads to.
-pub(crate) fn fail() -> Step {
-    Step::Synth(503, Some(Text::from_static(b"VCL failed")))
 }

@@ -1,8 +1,10 @@
 //! `vcl_pass`: fetch for this request alone.
 
-use super::{Step, fail, hash, miss, purge, upload};
-use crate::exchange::{Exchange, RequestBody};
-use crate::fetch::{self, change::Change};
+use super::step::{Step, fail};
+use super::{hash, miss, upload};
+use crate::exchange::Exchange;
+use crate::fetch::{self, Change};
+use crate::request_body::RequestBody;
 use copal_observe::{Native, Tag};
 use copal_rules as rules;
 use copal_vcl as vcl;
@@ -27,7 +29,7 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
         }
         Action::Fetch => {
             let change = change(exchange).await;
-            let mut fetch = fetch::Fetch::of(exchange, fetch::Purpose::Pass);
+            let mut fetch = exchange.fetch(fetch::Purpose::Pass);
             fetch.change = change.map(Box::new);
             let fetched = fetch.run(body).await;
             if let Some(change) = &fetch.change {
@@ -58,7 +60,7 @@ async fn change(exchange: &mut Exchange) -> Option<Change> {
 async fn end_others(exchange: &mut Exchange, change: &Change) {
     for target in &change.others {
         if let Some(key) = hash::of_target(exchange, target).await {
-            purge::changed(&exchange.local, &key);
+            crate::purge::changed(&exchange.local, &key);
         }
     }
 }

@@ -1,83 +1,25 @@
 //! `vcl_pipe`: give up understanding, join client and backend.
 
-use super::{Step, fail};
-use crate::exchange::{Exchange, Outcome};
+use super::step::{Outcome, Step, fail};
+use crate::exchange::Exchange;
+use crate::fetch::log::FetchLog;
 use crate::fetch::prepare;
-use crate::fetch::trail::Trail;
-use crate::local::Local;
+use crate::pipe::{Pipe, PipeLog, Slot};
 use crate::session::UNIX_PEER;
 use copal_observe as observe;
 use copal_origin as origin;
 use copal_vcl as vcl;
 use copal_wire as wire;
 use observe::{Kind, Native, Tag};
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use vcl::host::{Action, Sub};
-
-/// A backend connection on which the request's head was sent; from here bytes are copied both ways.
-#[derive(Debug)]
-pub struct Pipe {
-    /// The connection; it is not used for anything else afterwards.
-    pub connection: origin::Connection,
-    /// Counts it while it lasts.
-    _place: Place,
-    /// Its end is logged when it comes.
-    _trail: PipeTrail,
-}
-
-/// The records of a pipe's backend side.
-struct PipeTrail(Trail);
-
-impl std::fmt::Debug for PipeTrail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PipeTrail")
-    }
-}
-
-impl Drop for PipeTrail {
-    fn drop(&mut self) {
-        self.0.closed("Piped transaction");
-    }
-}
-
-/// One pipe among those that `pipe_sess_max` allows.
-struct Place(Rc<Local>);
-
-impl std::fmt::Debug for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Place")
-    }
-}
-
-impl Place {
-    /// A place, or `None` if all are taken.
-    fn take(local: &Rc<Local>, most: u64) -> Option<Self> {
-        let taken = local.shared.pipes.fetch_add(1, Ordering::Relaxed);
-        local.counters.n_pipe.inc();
-        let place = Self(Rc::clone(local));
-        if most > 0 && taken >= most {
-            local.counters.pipe_limited.inc();
-            return None;
-        }
-        Some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.shared.pipes.fetch_sub(1, Ordering::Relaxed);
-        self.0.counters.n_pipe.dec();
-    }
-}
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     exchange.local.counters.s_pipe.inc();
     exchange.close = true;
     exchange.pipe_connect_timeout = None;
-    exchange.pipe_request = Some(Box::new(prepare::pipe_request(exchange)));
-    let mut trail = begin(exchange);
+    exchange.pipe_request = Some(Box::new(exchange.pipe_head()));
+    let mut log = begin(exchange);
     let action = if exchange.is_builtin(Sub::Pipe) {
         exchange.records.native(const { &Native::new("PIPE", "pipe") });
         Action::Pipe
@@ -87,20 +29,20 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     let request = exchange.pipe_request.take();
     let now = exchange.local.now();
     exchange.timestamp("Process", now);
-    trail.0.timestamp("Process", now);
+    log.0.timestamp("Process", now);
     match (action, request) {
-        (Action::Pipe, Some(request)) => connect(exchange, &request, trail).await,
+        (Action::Pipe, Some(request)) => connect(exchange, &request, log).await,
         (Action::Synth(status, reason), _) => Step::Synth(status, reason),
         _ => fail(),
     }
 }
 
 /// The backend's side is a transaction of its own.
-fn begin(exchange: &mut Exchange) -> PipeTrail {
+fn begin(exchange: &mut Exchange) -> PipeLog {
     let (vxid, now) = (exchange.local.vxid(), exchange.local.now());
     exchange.records.link(Tag::Link, "bereq", vxid, "pipe");
-    let mut trail = Trail::new(&exchange.local, now);
-    let records = &mut trail.records;
+    let mut log = FetchLog::new(&exchange.local, now);
+    let records = &mut log.records;
     records.begin(vxid, Kind::Backend);
     records.link(Tag::Begin, "bereq", exchange.vxid, "pipe");
     if let Some(vcl) = &exchange.current.vcl {
@@ -110,16 +52,16 @@ fn begin(exchange: &mut Exchange) -> PipeTrail {
     if let Some(request) = &exchange.pipe_request {
         prepare::log_request(records, request);
     }
-    PipeTrail(trail)
+    PipeLog(log)
 }
 
-async fn connect(exchange: &mut Exchange, request: &wire::RequestHead, mut trail: PipeTrail) -> Step {
+async fn connect(exchange: &mut Exchange, request: &wire::RequestHead, mut log: PipeLog) -> Step {
     let leaf = exchange.hint().and_then(|backend| vcl::exec::resolve(backend, exchange));
     let Some(leaf) = leaf.and_then(prepare::leaf) else {
         exchange.records.text(Tag::FetchError, b"no backend");
         return Step::Synth(503, None);
     };
-    let Some(place) = Place::take(&exchange.local, exchange.current.settings.pipe_sess_max) else {
+    let Some(slot) = Slot::take(&exchange.local, exchange.current.settings.pipe_sess_max) else {
         exchange.records.text(Tag::Error, b"too many pipes (pipe_sess_max)");
         return Step::Synth(503, None);
     };
@@ -135,12 +77,12 @@ async fn connect(exchange: &mut Exchange, request: &wire::RequestHead, mut trail
         return Step::Synth(503, None);
     }
     let cached = exchange.cached_body.clone().unwrap_or_default();
-    match open(exchange, &leaf, (&head, &cached), &mut trail.0).await {
+    match open(exchange, &leaf, (&head, &cached), &mut log.0).await {
         Ok(connection) => {
             let now = exchange.local.now();
             exchange.timestamp("Pipe", now);
             exchange.transfer.pipe_head = head.len() as u64;
-            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, _place: place, _trail: trail })))
+            Step::Done(Outcome::Pipe(Box::new(Pipe { connection, _slot: slot, _log: log })))
         }
         Err(error) => {
             exchange
@@ -156,7 +98,7 @@ async fn open(
     exchange: &Exchange,
     leaf: &Arc<origin::Backend>,
     (head, body): (&[u8], &[u8]),
-    trail: &mut Trail,
+    log: &mut FetchLog,
 ) -> Result<origin::Connection, origin::Error> {
     let pools = &exchange.local.pools;
     let mut timeouts = leaf.timeouts(&pools.settings());
@@ -168,10 +110,10 @@ async fn open(
         now: exchange.now,
     };
     let mut connection = leaf.connect(pools, &want).await?;
-    trail.timestamp("Connected", exchange.local.now());
+    log.timestamp("Connected", exchange.local.now());
     let (peer, local) = (connection.peer().unwrap_or(UNIX_PEER), connection.local().unwrap_or(UNIX_PEER));
-    trail.opened(&connection, peer, local);
+    log.opened(&connection, peer, local);
     connection.write_head(head, body).await?;
-    trail.timestamp("Bereq", exchange.local.now());
+    log.timestamp("Bereq", exchange.local.now());
     Ok(connection)
 }

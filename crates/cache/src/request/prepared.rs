@@ -9,12 +9,11 @@
 //! [`super::deliver`] for plain GETs under a built-in `vcl_deliver`; what it sends and logs is taken from a response that
 //! the long way made, so the two cannot come to differ.
 
-use super::handled::{Handled, ttl_left};
+use super::cache_status::ttl_left;
 use crate::body::Body;
-use crate::exchange::{Exchange, Source};
-use crate::index::hot::Known;
-use crate::reason::Reason;
-use crate::settings::Settings;
+use crate::exchange::{Exchange, Obj};
+use crate::known::Known;
+use crate::repeats::{BY_RFC, BY_VARNISH, Basis, Prepared, Repeats, Status};
 use base::Time;
 use base::units::push_integer;
 use copal_base as base;
@@ -22,48 +21,16 @@ use copal_observe as observe;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use observe::{Block, Mark, Tag};
+use observe::{Mark, Tag};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::State;
 use vcl::host::Sub;
+use wire::Version;
 use wire::h1::RequestFraming;
-use wire::{Known as Field, KnownSet, Version};
 
-/// Responses alike that the long way makes before one is kept.
+/// The number of equal responses that the long way makes before one is kept.
 const WORTH: u8 = 3;
-
-/// Fields of requests that may change the response.
-const BY_VARNISH: KnownSet = KnownSet::of(&[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range]);
-pub(super) const BY_RFC: KnownSet = KnownSet::of(&[
-    Field::IfNoneMatch,
-    Field::IfModifiedSince,
-    Field::Range,
-    Field::IfMatch,
-    Field::IfUnmodifiedSince,
-]);
-
-/// What a response depends upon besides its object and the request's being plain.
-#[derive(Debug, Clone)]
-struct Basis {
-    settings: Arc<Settings>,
-    age: u64,
-    status: Option<Status>,
-}
-
-/// What `Cache-Status` says, where it says something.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Status {
-    ttl: i64,
-    handled: Handled,
-    reason: Reason,
-}
-
-impl Basis {
-    fn is(&self, settings: &Arc<Settings>, age: u64, status: Option<Status>) -> bool {
-        self.age == age && self.status == status && Arc::ptr_eq(&self.settings, settings)
-    }
-}
 
 fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
     exchange.shows_status().then(|| Status {
@@ -71,24 +38,6 @@ fn status(exchange: &Exchange, known: &Known, age: u64) -> Option<Status> {
         handled: exchange.handled,
         reason: exchange.reason,
     })
-}
-
-/// The responses of one object in one thread.
-#[derive(Debug, Default)]
-pub(crate) struct Repeats {
-    basis: Option<Basis>,
-    /// How many responses in a row had that basis.
-    count: u8,
-    prepared: Option<Box<Prepared>>,
-}
-
-#[derive(Debug)]
-struct Prepared {
-    head_before: Box<[u8]>,
-    head_after: Box<[u8]>,
-    before: Block,
-    middle: Block,
-    after: Block,
 }
 
 /// The places in the records of one response that [`learn`] needs.
@@ -105,7 +54,7 @@ pub(crate) struct Marks {
 /// The object, if the response to this request is its plain one.
 #[inline]
 pub(crate) fn plain(exchange: &Exchange) -> Option<Rc<Known>> {
-    let Source::Stored(known) = &exchange.source else { return None };
+    let Obj::Stored(known) = &exchange.obj else { return None };
     let request = &exchange.request;
     let is_plain = exchange.hit
         && !exchange.close
@@ -129,7 +78,7 @@ fn age(known: &Known, now: Time) -> u64 {
 
 /// Delivers a [plain](plain) response as it was prepared; false if it is not, and then nothing has happened.
 pub(crate) fn deliver(exchange: &mut Exchange, known: &Rc<Known>) -> bool {
-    let repeats = known.repeats.borrow();
+    let repeats = known.beside().borrow();
     let (Some(prepared), Some(basis)) = (&repeats.prepared, &repeats.basis) else { return false };
     let now = exchange.local.now();
     let age = age(known, now);
@@ -158,7 +107,7 @@ pub(crate) fn deliver(exchange: &mut Exchange, known: &Rc<Known>) -> bool {
 
 /// Takes note of a [plain](plain) response that the long way has made, and keeps it if it is one of several alike.
 pub(crate) fn learn(exchange: &Exchange, known: &Known, marks: Marks) {
-    let mut repeats = known.repeats.borrow_mut();
+    let mut repeats = known.beside().borrow_mut();
     let (settings, age) = (&exchange.current.settings, age(known, exchange.now));
     let status = status(exchange, known, age);
     if !repeats.basis.as_ref().is_some_and(|basis| basis.is(settings, age, status)) {

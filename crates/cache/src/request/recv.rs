@@ -1,9 +1,12 @@
 //! `vcl_recv`: is this a request we look up, pass, pipe, purge or answer ourselves?
 
-use super::{AfterHash, Step, fail, upload};
-use crate::exchange::{Exchange, RequestBody};
+use super::step::{AfterHash, Step, fail};
+use super::upload;
+use crate::exchange::Exchange;
 use crate::local::Current;
-use crate::reason::Reason;
+use crate::request_body::RequestBody;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
@@ -15,7 +18,7 @@ use vcl::host::{Action, Sub};
 use vcl::value::Value;
 use wire::{Known, Version};
 
-/// What the step leads to.
+/// The result of the step.
 pub(crate) enum Decided {
     Step(Step),
     /// VCL waits for something: [`wait`] for it and go on.

@@ -1,8 +1,9 @@
 //! `restart`: the request goes through its steps again, as VCL left it.
 
-use super::Step;
+use super::step::Step;
 use crate::exchange::Exchange;
-use crate::reason::Reason;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use observe::{Kind, Tag};

@@ -1,35 +1,38 @@
 //! The body of an object that is kept in pieces: opened before the response's head is made, so that a version that has
 //! changed, or an origin that does not answer, is known while there is something to be done about it.
 
-use super::{Step, miss};
-use crate::body::Body;
-use crate::exchange::{Exchange, Source};
+use super::miss;
+use super::multipart::Parts;
+use super::step::Step;
+use crate::body::{Body, Source as _};
+use crate::exchange::{Exchange, Obj};
 use crate::fetch::Refusal;
-use crate::index::hot::Known;
-use crate::parts::Parts;
-use crate::reason::Reason;
-use crate::sparse::Reader;
-use crate::sparse::reader::Stop;
-use crate::sparse::site::Site;
+use crate::fetch::sparse::Reader;
+use crate::fetch::sparse::reader::Stop;
+use crate::fetch::sparse::requester::Requester;
+use crate::known::Known;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_rules as rules;
 use copal_wire as wire;
 use rules::cache_status::Forward;
 use std::rc::Rc;
+use wire::RequestHead;
 use wire::range::{Multipart, Ranges};
 
 /// The object, if its body is in pieces.
 #[inline]
 pub(super) fn of(exchange: &Exchange) -> Option<Rc<Known>> {
-    match &exchange.source {
-        Source::Stored(known) if known.sparse().is_some() => Some(Rc::clone(known)),
-        Source::Stored(_) | Source::Private(_) | Source::None => None,
+    match &exchange.obj {
+        Obj::Stored(known) if known.sparse().is_some() => Some(Rc::clone(known)),
+        Obj::Stored(_) | Obj::Private(_) | Obj::None => None,
     }
 }
 
 /// Waits for the first piece of what the client will get. Gives the next step, if that is not to deliver it.
 pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<Step> {
     let Some(ranges) = wanted(exchange, known) else {
-        exchange.let_pieces_go();
+        exchange.close_segments();
         return None;
     };
     let mut reader = reader(exchange, known, ranges)?;
@@ -57,7 +60,7 @@ pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<S
 /// it looks for the new one, as often as it could restart; if something else came from the origin, it gets that, as for a
 /// miss; else the origin is asked for this request alone.
 fn instead(exchange: &mut Exchange, stop: Stop, refusal: Option<Box<Refusal>>) -> Step {
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.hit = false;
     if exchange.demand.is_some_and(|demand| demand.directives.only_if_cached) {
         exchange.reason = Reason::OnlyIfCached;
@@ -91,7 +94,7 @@ fn restrained(exchange: &mut Exchange, reader: &mut Reader) -> Option<Step> {
         }
         return None;
     }
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.hit = false;
     if directives.only_if_cached {
         exchange.reason = Reason::OnlyIfCached;
@@ -129,8 +132,25 @@ pub(crate) fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64
 
 fn reader(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
     let pieces = known.pieces()?;
-    let site = Site::of_exchange(exchange);
-    Some(Box::new(Reader::new(site, known, pieces, ranges, exchange.lane.take())))
+    let requester = requester(exchange);
+    Some(Box::new(Reader::new(requester, known, pieces, ranges, exchange.segment_job.take())))
+}
+
+/// For whom segments are fetched.
+fn requester(exchange: &Exchange) -> Requester {
+    let mut request = RequestHead::default();
+    request.copy_from(&exchange.request);
+    Requester {
+        local: Rc::clone(&exchange.local),
+        session: Rc::clone(&exchange.session),
+        current: Rc::clone(&exchange.current),
+        request,
+        vxid: exchange.vxid,
+        client_ip: exchange.client_ip,
+        identity: exchange.identity.clone(),
+        backend: exchange.hint(),
+        rfc: exchange.rfc,
+    }
 }
 
 /// First byte and first byte behind of each part.
@@ -141,10 +161,10 @@ fn spans(parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
 /// The parts of `known` that `frame` lays out, whether its body is in pieces or not.
 pub(super) fn parts(exchange: &mut Exchange, known: &Rc<Known>, frame: Multipart) -> Body {
     if known.sparse().is_none() {
-        return Body::Parts(Box::new(Parts::new(known, frame)));
+        return Body::made_by(Parts::new(known, frame));
     }
     opened(exchange, known, spans(frame.parts()))
-        .map_or(Body::Empty, |reader| Body::Parts(Box::new(Parts::of_pieces(reader, frame))))
+        .map_or(Body::Empty, |reader| Body::made_by(Parts::of_pieces(reader, frame)))
 }
 
 /// The reader that was opened, if it is of these ranges, else another.
@@ -157,5 +177,5 @@ fn opened(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -
 pub(super) fn body(exchange: &mut Exchange, known: &Rc<Known>, from: u64, end: u64) -> Body {
     let Some(layout) = known.sparse() else { return Body::object(known, from, end) };
     let ranges = vec![(from, end.min(layout.total))];
-    opened(exchange, known, ranges).map_or(Body::Empty, Body::Sparse)
+    opened(exchange, known, ranges).map_or(Body::Empty, |reader| Body::Source(reader))
 }

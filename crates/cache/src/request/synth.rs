@@ -1,11 +1,13 @@
 //! `vcl_synth`: an answer of our own.
 
-use super::{Step, deliver, filters, range};
+use super::step::{Outcome, Step};
+use super::{filters, framing, range};
 use crate::body::Body;
-use crate::exchange::is_bodiless;
-use crate::exchange::{Exchange, Outcome, Source};
-use crate::reason::Reason;
+use crate::exchange::{Exchange, Obj};
+use crate::message::is_bodiless;
 use bytes::Bytes;
+use catalog::reason::Reason;
+use copal_catalog as catalog;
 use copal_observe as observe;
 use copal_vcl as vcl;
 use copal_wire as wire;
@@ -20,7 +22,7 @@ use wire::{Known, Version};
 pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Text>, waits: bool) -> Step {
     exchange.local.counters.s_synth.inc();
     exchange.body = Body::Empty;
-    exchange.source = Source::None;
+    exchange.obj = Obj::None;
     exchange.synthetic.clear();
     prepare(exchange, status, reason, waits);
     match exchange.decide(Sub::Synth).await {
@@ -72,12 +74,12 @@ fn finish(exchange: &mut Exchange) {
     let list = exchange.filter_list();
     exchange.records.text(Tag::Filters, &list);
     let length = body.len() as u64;
-    deliver::set_length(exchange, length);
+    framing::set_length(exchange, length);
     if !is_bodiless(exchange.response.status) && !exchange.is_head() {
         exchange.body = Body::bytes(Bytes::from(body));
     }
-    if exchange.esi_level == 0 && deliver::may_want_part(exchange) && filters::may_cut(exchange) {
+    if exchange.esi_level == 0 && framing::may_want_part(exchange) && filters::may_cut(exchange) {
         range::cut(exchange);
     }
-    deliver::set_connection(exchange);
+    framing::set_connection(exchange);
 }

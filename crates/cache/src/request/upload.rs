@@ -1,7 +1,8 @@
 //! The request's body on its way in: when the client is told to send it, its copy in memory, and what the log says of it.
 
-use super::{AfterHash, Step};
-use crate::exchange::{Exchange, RequestBody};
+use super::step::{AfterHash, Step};
+use crate::exchange::Exchange;
+use crate::request_body::RequestBody;
 use base::Time;
 use bytes::Bytes;
 use copal_base as base;

@@ -8,13 +8,14 @@ use crate::state::{Barrier, State, Tally};
 use base::Live;
 use base::clock::Clock;
 use base::vxid::VxidSource;
-use cache::ban::{Bans, Lurker, Pace};
-use cache::index::Index;
-use cache::index::tags::Tags;
-use cache::sweep::Sweeper;
 use cache::{Exchange, Local, Session, Shared, Stores, Vcl};
+use catalog::ban::{Bans, Lurker, Pace};
+use catalog::index::Index;
+use catalog::index::tags::Tags;
+use catalog::sweep::Sweeper;
 use copal_base as base;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as upstream;
@@ -232,9 +233,9 @@ impl World {
 
     fn keep_house(&self) {
         let now = self.state.now();
-        let _ = self.sweeper.borrow_mut().step(&self.shared, now, &mut |_| {});
+        let _ = self.sweeper.borrow_mut().step(&self.shared.index, now, &mut |_| {});
         let pace = Pace { age: 0.0, ..Pace::default() };
-        self.lurker.borrow_mut().step(&self.shared, now, &pace, &mut |_, _| {});
+        self.lurker.borrow_mut().step(&self.shared.index, now, &pace, &mut |_, _| {});
         self.local.tick();
     }
 
@@ -366,7 +367,7 @@ fn shared(state: &State) -> Arc<Shared> {
         vxids: Arc::new(VxidSource::default()),
         reseed: cache::Reseed::default(),
         no_room: Arc::default(),
-        ranges: cache::Ranges::default(),
+        range_support: cache::RangeSupport::default(),
         outages: Default::default(),
         maker: OnceLock::new(),
     })

@@ -2,7 +2,7 @@
 
 use super::body::StreamBody;
 use super::room::{Piece, Room};
-use crate::respond::{Limits, Sent, is_at_end};
+use crate::respond::{Limits, Sent};
 use crate::serve::Front;
 use crate::{reject, settings::Settings};
 use bytes::{Bytes, BytesMut};
@@ -194,7 +194,7 @@ async fn send_body(
         let piece = Piece::new(copy(&slices, count), taken);
         drop(slices);
         exchange.body.consume(count);
-        let last = is_at_end(&exchange.body, sent.body + count as u64);
+        let last = exchange.body.is_at_end();
         if stream.send_data(piece, last).is_err() {
             return;
         }

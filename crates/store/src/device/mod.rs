@@ -2,6 +2,13 @@
 //!
 //! Knows nothing of what the bytes mean. All calls block the thread that makes them.
 
+mod error;
+mod file;
+mod open;
+
+pub use error::OpenError;
+pub use file::FileDevice;
+pub use open::{OpenOptions, Taken};
 pub mod sim;
 
 use std::io;

@@ -1,5 +1,6 @@
 //! What can go wrong with a volume, by what a caller would do about it.
 
+use copal_base::units::{format_bytes, human_bytes};
 use std::{fmt, io};
 
 /// Why a volume cannot be opened.
@@ -59,9 +60,14 @@ impl fmt::Display for OpenError {
                 write!(f, "it is a volume of format {found}, this program has format {}", super::VERSION)
             }
             Self::Size { made_for, found } => {
-                write!(f, "it is a volume made for {made_for} bytes, but there are {found}: give the size it was made with, or remove it")
+                let (made_for, found) = (format_bytes(*made_for), format_bytes(*found));
+                write!(f, "it is a volume made for {made_for}, and not {found}: give the size it was made with, or remove it")
             }
-            Self::TooSmall { least, found } => write!(f, "{found} bytes are too few: at least {least} are needed"),
+            Self::TooSmall { least, found } => {
+                // Rounded up: a size that can be given.
+                let least = least.div_ceil(1 << 20);
+                write!(f, "{} is too small: give it at least {least}M", human_bytes(*found))
+            }
             Self::Option { name, bounds } => write!(f, "{name} must be {bounds}"),
             Self::Superblock => {
                 f.write_str("both superblocks are damaged, nothing can be found: remove the volume to begin with an empty one")

@@ -92,6 +92,23 @@ impl Volume {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// Whether a volume made with `options` may have `size` bytes.
+    ///
+    /// # Errors
+    /// [`OpenError::TooSmall`], [`OpenError::Option`].
+    pub fn check_size(size: u64, options: &Options) -> Result<(), OpenError> {
+        superblock::Superblock::for_device(size, options).map(|_| ())
+    }
+
+    /// Whether `device` is new, or has a volume, as far as its superblocks say. Reads only, so that what is wrong can be said
+    /// before anything depends on it. [`Volume::open`] may find more.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn check_device(device: &dyn Device, options: &Options) -> Result<(), OpenError> {
+        start::check(device, options)
+    }
+
     /// The size of the largest record in bytes: header (160 bytes and 4 for 64 KiB of body), parts and body.
     pub fn record_max(&self) -> u64 {
         self.inner.record_max()

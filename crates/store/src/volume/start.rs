@@ -30,6 +30,14 @@ pub(super) fn start(device: &dyn Device, options: &Options) -> Result<Started, O
     }
 }
 
+/// See [`super::Volume::check_device`].
+pub(super) fn check(device: &dyn Device, options: &Options) -> Result<(), OpenError> {
+    match read_superblock(device)? {
+        Some(_) => Ok(()),
+        None => Superblock::for_device(device.size(), options).map(|_| ()),
+    }
+}
+
 /// The better of the two superblocks; `None` if the device is new.
 fn read_superblock(device: &dyn Device) -> Result<Option<Superblock>, OpenError> {
     let size = device.size();

@@ -3,8 +3,13 @@
 #![allow(dead_code)]
 
 use copal_store::cursor::Cut;
-use copal_store::{Attributes, Creation, Cursor, Engine, Evictions, Fill, Flags, Full, Memory, Object};
+use copal_store::file::{Advice, FileSize};
+use copal_store::{
+    Attributes, Creation, Cursor, Engine, Evictions, File, FileOptions, Fill, Flags, Full, Memory, Object,
+    Policy,
+};
 use std::io::IoSlice;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -30,10 +35,58 @@ impl Evictions for Evicted {
     }
 }
 
-pub(crate) fn engine(size: Option<u64>) -> (Arc<Memory>, Arc<Evicted>) {
-    let evicted = Arc::new(Evicted::default());
-    (Arc::new(Memory::new("s0", size, Arc::clone(&evicted) as Arc<dyn Evictions>)), evicted)
+/// Makes an engine of that size, or of one that no test fills, whose order of eviction is the plainest one.
+pub(crate) type Make = fn(Option<u64>) -> (Arc<dyn Engine>, Arc<Evicted>);
+
+pub(crate) fn memory(size: Option<u64>) -> (Arc<dyn Engine>, Arc<Evicted>) {
+    engine_with(size, Policy::Lru)
 }
+
+pub(crate) fn engine_with(size: Option<u64>, policy: Policy) -> (Arc<dyn Engine>, Arc<Evicted>) {
+    let evicted = Arc::new(Evicted::default());
+    let evictions = Arc::clone(&evicted) as Arc<dyn Evictions>;
+    (Arc::new(Memory::with_policy("s0", size, policy, evictions)), evicted)
+}
+
+/// In a file without a name.
+pub(crate) fn file(size: Option<u64>) -> (Arc<dyn Engine>, Arc<Evicted>) {
+    let evicted = Arc::new(Evicted::default());
+    let options = file_options(std::env::temp_dir(), size.unwrap_or(64 << 20));
+    let file = File::open("s0", &options, Policy::Lru, Arc::clone(&evicted) as Arc<dyn Evictions>);
+    (Arc::new(file.expect("there is room for a file")), evicted)
+}
+
+pub(crate) fn file_options(path: PathBuf, size: u64) -> FileOptions {
+    FileOptions { path, size: Some(FileSize::Bytes(size)), granularity: None, advice: Advice::default() }
+}
+
+/// How much an engine of `size` bytes may count as linked: what is in memory beside a file is on top of it.
+pub(crate) fn linked_max(engine: &Arc<dyn Engine>, size: u64) -> u64 {
+    if engine.kind() == "file" { size + (size / 8).max(1 << 20) } else { size }
+}
+
+/// Tests of each of these functions, which take a [`Make`], for all engines.
+#[allow(unused_macros)]
+macro_rules! for_all_engines {
+    ($($test:ident)*) => {
+        mod memory {
+            $(#[test]
+            fn $test() {
+                super::$test(super::support::memory);
+            })*
+        }
+
+        mod file {
+            $(#[test]
+            #[cfg_attr(miri, ignore = "needs a file that is mapped")]
+            fn $test() {
+                super::$test(super::support::file);
+            })*
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use for_all_engines;
 
 pub(crate) fn attributes(vxid: u32) -> Attributes {
     Attributes {
@@ -48,13 +101,18 @@ pub(crate) fn attributes(vxid: u32) -> Attributes {
     }
 }
 
-pub(crate) fn begin(memory: &Memory, seed: u8, head: &[u8], length: Option<u64>) -> Result<Fill, Full> {
+pub(crate) fn begin(
+    memory: &Arc<dyn Engine>,
+    seed: u8,
+    head: &[u8],
+    length: Option<u64>,
+) -> Result<Fill, Full> {
     let attributes = attributes(u32::from(seed));
     memory.begin(&Creation { key: [seed; 32], attributes, variant: b"", head, length })
 }
 
 /// A complete object of `length` body bytes.
-pub(crate) fn store(memory: &Memory, seed: u8, length: usize) -> Result<Arc<Object>, Full> {
+pub(crate) fn store(memory: &Arc<dyn Engine>, seed: u8, length: usize) -> Result<Arc<Object>, Full> {
     let mut fill = begin(memory, seed, b"head", Some(length as u64))?;
     let object = Arc::clone(fill.object());
     fill.append(&body(seed, length))?;
@@ -121,8 +179,12 @@ pub(crate) fn read_all(object: &Object, from: u64, end: u64) -> (u64, Poll<Resul
     (count, ended)
 }
 
-pub(crate) fn assert_empty(memory: &Memory) {
+pub(crate) fn assert_empty(memory: &Arc<dyn Engine>) {
     let statistics = memory.statistics();
     assert_eq!((statistics.linked, statistics.bytes, statistics.objects), (0, 0, 0), "{statistics:?}");
     assert_eq!(statistics.bytes_total, statistics.bytes_freed);
+    if let Some(file) = statistics.file {
+        assert_eq!((file.bytes, file.extents, file.free_small + file.free_large), (0, 0, 1), "{file:?}");
+        assert_eq!(file.bytes_total, file.bytes_freed);
+    }
 }

@@ -2,12 +2,12 @@
 
 use super::table::Entry;
 use crate::management::Management;
-use crate::plant::Plant;
+use crate::server::Server;
 use admin::Reply;
 use copal_admin as admin;
 use copal_observe::glob;
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(in crate::management) fn vcl_discard(&mut self, patterns: &[String]) -> Reply {
         let doomed = match self.doomed(patterns).and_then(|doomed| self.check_doomed(doomed)) {
             Ok(doomed) => doomed,
@@ -21,11 +21,11 @@ impl<P: Plant> Management<P> {
         if labels > 0 {
             freed.iter().for_each(|name| self.note_use(name));
         }
-        if self.plant.running() {
+        if self.server.running() {
             if labels > 0 {
-                self.plant.set_labels(&self.vcls.labels());
+                self.server.set_labels(&self.vcls.labels());
             }
-            vcls.iter().for_each(|name| self.plant.discard(name));
+            vcls.iter().for_each(|name| self.server.discard(name));
         }
         Reply::done()
     }
@@ -97,9 +97,9 @@ mod tests {
             "Cannot discard VCL label l, other VCLs depend on it:\n\tu\n",
         );
         check(&mut manager, "vcl.discard l2", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "labels l=a");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "labels l=a");
         check(&mut manager, "vcl.discard a u l", 200, "");
-        let log = manager.plant().log.borrow();
+        let log = manager.server().log.borrow();
         assert_eq!(log[log.len() - 3..], ["labels ", "discard a", "discard u"]);
     }
 }

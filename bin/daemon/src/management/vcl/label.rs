@@ -4,12 +4,12 @@ use super::table::{Entry, State, Table, not_known};
 use super::{check_name, is_cold};
 use crate::management::Management;
 use crate::management::table::Columns;
-use crate::plant::Plant;
+use crate::server::Server;
 use admin::{Reply, json};
 use copal_admin as admin;
 use std::fmt::Write as _;
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(in crate::management) fn vcl_label(&mut self, label: &str, name: &str) -> Reply {
         self.point_label(label, name).map_or_else(|refusal| refusal, |()| Reply::done())
     }
@@ -37,10 +37,10 @@ impl<P: Plant> Management<P> {
         }
         self.warm_up(name);
         self.vcls.point(label, name);
-        if self.plant.running() {
-            self.plant.set_labels(&self.vcls.labels());
+        if self.server.running() {
+            self.server.set_labels(&self.vcls.labels());
             if self.vcls.is_active(label) {
-                self.plant.activate(name);
+                self.server.activate(name);
             }
         }
         if let Some(before) = before {
@@ -173,7 +173,7 @@ mod tests {
         check(&mut manager, "vcl.label l a", 200, "");
         check(&mut manager, "vcl.label l a", 200, "");
         check(&mut manager, "vcl.label m l", 300, "VCL labels cannot point to labels");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "labels l=a");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "labels l=a");
         check(&mut manager, "vcl.inline user uses:l", 200, "");
         check(&mut manager, "vcl.deps", 200, "boot\na\nc\nl      a\nuser   l\n");
         let version = "  symtab:\n    {array}\n      {object}\n        [\"version\"]: {number} <0>\n";
@@ -219,14 +219,14 @@ mod tests {
         check(&mut manager, "vcl.inline b ok", 200, "");
         check(&mut manager, "vcl.label l a", 200, "");
         check(&mut manager, "vcl.use l", 200, "VCL 'l' now active");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "activate a");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "activate a");
         check(&mut manager, "vcl.label l b", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "activate b");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "activate b");
         check(&mut manager, "vcl.discard l", 300, "Cannot discard active VCL program l\n");
         check(&mut manager, "vcl.show", 200, "ok");
         check(&mut manager, "stop", 200, "");
         check(&mut manager, "start", 200, "");
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "start 3 b l=b");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "start 3 b l=b");
     }
 
     #[test]

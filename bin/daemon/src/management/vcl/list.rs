@@ -3,7 +3,7 @@
 use super::table::{Entry, Loaded};
 use crate::management::Management;
 use crate::management::table::Columns;
-use crate::plant::{Label, Plant};
+use crate::server::{Label, Server};
 use admin::{Reply, json};
 use copal_admin as admin;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ struct Row {
     name: String,
 }
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(in crate::management) fn vcl_list(&self, json: bool) -> Reply {
         if json {
             return self.vcl_list_json();
@@ -37,7 +37,7 @@ impl<P: Plant> Management<P> {
 
     fn row(&self, entry: &Entry<P::Program>) -> Row {
         let name = entry.name();
-        let running = self.plant.running();
+        let running = self.server.running();
         let status = if self.vcls.is_active(name) { "active" } else { "available" };
         match entry {
             Entry::Label(_) => Row {
@@ -48,7 +48,7 @@ impl<P: Plant> Management<P> {
                 name: name.to_owned(),
             },
             Entry::Vcl(vcl) => {
-                let users = running.then(|| self.plant.users(name));
+                let users = running.then(|| self.server.users(name));
                 let temperature = temperature(vcl, users);
                 Row { status, state: vcl.state.name(), temperature, users, name: name.to_owned() }
             }
@@ -76,7 +76,7 @@ impl<P: Plant> Management<P> {
 
     /// Discarded VCLs that are still in use.
     fn lingering(&self) -> impl Iterator<Item = Row> {
-        let lingering = if self.plant.running() { self.plant.lingering() } else { Vec::new() };
+        let lingering = if self.server.running() { self.server.lingering() } else { Vec::new() };
         lingering.into_iter().map(|(name, users)| Row {
             status: "discarded",
             state: "cold",

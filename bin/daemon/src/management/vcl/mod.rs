@@ -17,7 +17,7 @@ mod table;
 
 use super::Management;
 use crate::compile::{self, read_file};
-use crate::plant::{Plant, Source};
+use crate::server::{Server, Source};
 use admin::Reply;
 use base::Time;
 use copal_admin as admin;
@@ -50,7 +50,7 @@ fn is_cold(name: &str) -> Reply {
     Reply::cant(format!("VCL '{name}' is cold - set to auto or warm first"))
 }
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(super) fn vcl_load(&mut self, name: &str, file: &str, state: Option<&str>) -> Reply {
         let read = match file.contains('/') && !self.parameters.vcc_unsafe_path {
             true => Err(format!("VCL filename '{file}' is unsafe.")),
@@ -91,7 +91,7 @@ impl<P: Plant> Management<P> {
             )));
         }
         let compiled = self
-            .plant
+            .server
             .compile(source, &self.vcls.labels(), &self.parameters)
             .map_err(|message| failed_compilation(&message))?;
         let mut said = match compiled.warnings.as_str() {
@@ -101,9 +101,9 @@ impl<P: Plant> Management<P> {
         let now = self.now_time();
         let warm = state != State::Cold;
         let vcl = Loaded { name: name.to_owned(), compiled, state, warm, last_used: now };
-        let running = self.plant.running();
+        let running = self.server.running();
         if running {
-            self.plant.load(&vcl.load()).map_err(|why| {
+            self.server.load(&vcl.load()).map_err(|why| {
                 let why = why.trim_end_matches('\n').replace('\n', "\n\t");
                 Reply::wrong(format!("VCL \"{name}\" Failed initialization\nMessage:\n\t{why}\n"))
             })?;
@@ -134,8 +134,8 @@ impl<P: Plant> Management<P> {
         if let Some(before) = before {
             self.note_use(&before);
         }
-        if self.plant.running() {
-            self.plant.activate(&behind);
+        if self.server.running() {
+            self.server.activate(&behind);
         }
         Reply::ok(format!("VCL '{name}' now active"))
     }
@@ -150,10 +150,10 @@ impl<P: Plant> Management<P> {
 
     /// Makes a VCL warm that is going to be needed.
     fn warm_up(&mut self, name: &str) {
-        let running = self.plant.running();
+        let running = self.server.running();
         let Some(vcl) = self.vcls.vcl_mut(name) else { return };
         if !std::mem::replace(&mut vcl.warm, true) && running {
-            self.plant.set_warm(name, true);
+            self.server.set_warm(name, true);
         }
     }
 
@@ -175,7 +175,7 @@ impl<P: Plant> Management<P> {
         if labels > 0 && state == State::Cold {
             return Err(Reply::cant("A labeled VCL cannot be set cold"));
         }
-        let (running, now) = (self.plant.running(), self.now_time());
+        let (running, now) = (self.server.running(), self.now_time());
         let Some(vcl) = self.vcls.vcl_mut(name) else { return Ok(()) };
         vcl.state = state;
         vcl.last_used = now;
@@ -185,7 +185,7 @@ impl<P: Plant> Management<P> {
             State::Warm => true,
         };
         if std::mem::replace(&mut vcl.warm, warm) != warm && running {
-            self.plant.set_warm(name, warm);
+            self.server.set_warm(name, warm);
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<P: Plant> Management<P> {
     /// Lets VCLs cool down that nobody has needed for a while.
     pub(super) fn cool_down(&mut self, now: Time) {
         let cooldown = self.parameters.vcl_cooldown;
-        let running = self.plant.running();
+        let running = self.server.running();
         let idle = |vcl: &&Loaded<P::Program>| {
             vcl.warm
                 && vcl.state == State::Auto
@@ -206,7 +206,7 @@ impl<P: Plant> Management<P> {
                 vcl.warm = false;
             }
             if running {
-                self.plant.set_warm(&name, false);
+                self.server.set_warm(&name, false);
             }
         }
     }
@@ -266,7 +266,7 @@ mod tests {
             200,
             "available   auto    warm         0    boot\nactive      auto    warm         0    c\n",
         );
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "activate c");
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "activate c");
     }
 
     #[test]
@@ -281,10 +281,10 @@ mod tests {
         check(&mut manager, "vcl.state label cold", 106, "Labels are always warm");
         check(&mut manager, "vcl.state nope cold", 106, "No VCL named nope known");
         manager.cool_down(1599.0);
-        assert!(!manager.plant().log.borrow().contains(&"warm a false".to_owned()));
+        assert!(!manager.server().log.borrow().contains(&"warm a false".to_owned()));
         manager.cool_down(1600.0);
-        assert_eq!(manager.plant().log.borrow().last().unwrap(), "warm a false");
-        assert!(!manager.plant().log.borrow().contains(&"warm l false".to_owned()));
+        assert_eq!(manager.server().log.borrow().last().unwrap(), "warm a false");
+        assert!(!manager.server().log.borrow().contains(&"warm l false".to_owned()));
     }
 
     #[test]

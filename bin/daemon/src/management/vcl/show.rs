@@ -1,12 +1,12 @@
 //! `vcl.show`: the texts a VCL was made of.
 
 use crate::management::Management;
-use crate::plant::{Plant, Source};
+use crate::server::{Server, Source};
 use admin::Reply;
 use copal_admin as admin;
 use std::fmt::Write as _;
 
-impl<P: Plant> Management<P> {
+impl<P: Server> Management<P> {
     pub(in crate::management) fn vcl_show(&self, arguments: &[String]) -> Reply {
         let (verbose, name) = match arguments {
             [] => (false, None),

@@ -4,7 +4,7 @@
 //!   VCL --return (vcl(label))--> label --stands for--> VCL          never in a circle, never a label for a label
 //! ```
 
-use crate::plant::{Compiled, Label, Load};
+use crate::server::{Compiled, Label, Load};
 use admin::Reply;
 use base::Time;
 use copal_admin as admin;
@@ -50,7 +50,7 @@ pub(in crate::management) struct Loaded<Program> {
 }
 
 impl<Program> Loaded<Program> {
-    /// What the plant needs of it.
+    /// What the server needs of it.
     pub(in crate::management) fn load(&self) -> Load<'_, Program> {
         Load { name: &self.name, program: &self.compiled.program, warm: self.warm }
     }

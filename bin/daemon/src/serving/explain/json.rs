@@ -2,8 +2,9 @@
 
 use super::{shown, word};
 use cache::explain::{Explanation, Seen, Spot, Varying};
-use cache::index::lookup::Judged;
+use catalog::index::lookup::Judged;
 use copal_cache as cache;
+use copal_catalog as catalog;
 use serde_json::{Value, json};
 
 /// The object.

@@ -5,9 +5,10 @@ mod text;
 
 use super::running::Running;
 use super::threads::Parts;
-use crate::plant::Question;
+use crate::server::Question;
 use cache::explain::{Explanation, NoVcl};
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_net as net;
 use copal_origin as origin;
 use net::Endpoint;
@@ -23,18 +24,22 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// Why that cannot be said.
-pub(super) fn explain(running: &Running, doors: &[Listening], question: &Question) -> Result<String, String> {
+pub(super) fn explain(
+    running: &Running,
+    addresses: &[Listening],
+    question: &Question,
+) -> Result<String, String> {
     let json = question.json;
-    let asked = asked(doors, question);
+    let asked = asked(addresses, question);
     let work = move |parts: Parts| async move { ask(&parts, &asked).await };
     let explanation = running.ask_upkeep(PATIENCE, work)??;
     Ok(if json { json::print(&explanation) } else { text::print(&explanation) })
 }
 
-/// The request as it comes in by the first door.
-fn asked(doors: &[Listening], question: &Question) -> cache::explain::Question {
-    let door = doors.first();
-    let server = match door.map(|door| &door.endpoint) {
+/// The request as it comes in by the first address.
+fn asked(addresses: &[Listening], question: &Question) -> cache::explain::Question {
+    let listening = addresses.first();
+    let server = match listening.map(|listening| &listening.endpoint) {
         Some(Endpoint::Tcp(address)) => *address,
         Some(Endpoint::Unix(_)) | None => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
     };
@@ -45,8 +50,8 @@ fn asked(doors: &[Listening], question: &Question) -> cache::explain::Question {
         fields: question.fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
         client: SocketAddr::from((question.client, 0)),
         server,
-        listener: door.map_or_else(String::new, |door| door.name.clone()),
-        endpoint: door.map_or_else(String::new, |door| door.endpoint.to_string()),
+        listener: listening.map_or_else(String::new, |listening| listening.name.clone()),
+        endpoint: listening.map_or_else(String::new, |listening| listening.endpoint.to_string()),
     }
 }
 
@@ -63,8 +68,8 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// What an object is to the request, in a word.
-fn word(judged: cache::index::lookup::Judged) -> &'static str {
-    use cache::index::lookup::Judged::{
+fn word(judged: catalog::index::lookup::Judged) -> &'static str {
+    use catalog::index::lookup::Judged::{
         Banned, Dead, Fresh, HitForMiss, HitForPass, Lapsed, OtherPart, OtherVariant, Refused, Stale,
     };
     match judged {

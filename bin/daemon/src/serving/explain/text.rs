@@ -2,8 +2,9 @@
 
 use super::{shown, word};
 use cache::explain::{Explanation, Looked, Seen, Spot};
-use cache::reason::{Kind, Reason};
+use catalog::reason::{Kind, Reason};
 use copal_cache as cache;
+use copal_catalog as catalog;
 use copal_wire as wire;
 use std::fmt::{Display, Write as _};
 

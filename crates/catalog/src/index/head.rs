@@ -1,0 +1,117 @@
+//! What stands under one key when it is more than a single object.
+
+use super::insist::{Insistent, Insists};
+use std::sync::Arc;
+use std::task::Waker;
+use store::Object;
+
+use copal_store as store;
+
+/// The most objects under one key: each lookup that none of them fits looks at all. Their requests differ in fields that
+/// clients choose, so a client could make any number of them; beyond this the oldest goes for the newest.
+pub(crate) const VARIANTS_MAX: usize = 4096;
+
+/// Variants, running fetches and waiting requests of one key.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    /// Stored and filling objects, and markers; no two match the same request but for a moment.
+    pub(crate) variants: Vec<Arc<Object>>,
+    /// Fetches that will bring an object.
+    pub(crate) busy: Vec<Running>,
+    /// Requests that wait for one of them, oldest first.
+    pub(crate) waiters: Vec<Waiter>,
+    next_id: u32,
+}
+
+/// A fetch that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) id: u32,
+    /// What its variant will be if the next response varies as the last did; empty if none did.
+    pub(crate) predicted: Box<[u8]>,
+    /// How much the request insists that it is for.
+    pub(crate) insists: Insists,
+    /// What it brings was made before the resource changed: it is for who asked for it, and nobody else.
+    pub(crate) outdated: bool,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) id: u64,
+    pub(crate) waker: Waker,
+    /// Gets what is brought, if the request insists.
+    pub(crate) insistent: Option<Arc<Insistent>>,
+}
+
+/// Whether two fetches may bring objects for the same requests, as far as their variants were predicted.
+pub(crate) fn is_alike(one: &[u8], other: &[u8]) -> bool {
+    one.is_empty() || other.is_empty() || one == other
+}
+
+impl Head {
+    /// Adds an object; gives back the oldest, which goes for it, if there are more than `most` now.
+    pub(crate) fn enter(&mut self, object: Arc<Object>, most: usize) -> Option<Arc<Object>> {
+        self.variants.push(object);
+        (self.variants.len() > most).then(|| self.variants.remove(0))
+    }
+
+    /// Notes a new fetch, for a request that insists so much, and returns its number.
+    pub(crate) fn begin(&mut self, predicted: &[u8], insists: Insists) -> u32 {
+        self.next_id = self.next_id.wrapping_add(1);
+        let (id, predicted) = (self.next_id, predicted.into());
+        self.busy.push(Running { id, predicted, insists, outdated: false });
+        id
+    }
+
+    /// Hands `object`, which the running fetch `id` has brought, to those who wait for such a fetch, and sees to it that
+    /// it stays.
+    pub(crate) fn hand_over(&mut self, id: u32, object: &Arc<Object>) {
+        let Some(index) = self.busy.iter().position(|running| running.id == id) else { return };
+        let insists = self.busy[index].insists;
+        if insists == Insists::Not {
+            return;
+        }
+        self.waiters
+            .iter()
+            .flat_map(|waiter| &waiter.insistent)
+            .for_each(|one| one.offer(insists, Some(object)));
+        let predicted = std::mem::take(&mut self.busy[index].predicted);
+        for other in self.busy.iter_mut().filter(|other| other.insists < insists) {
+            other.outdated |= is_alike(&other.predicted, &predicted);
+        }
+    }
+
+    /// The running fetch `id` brings nothing. Says whether somebody insisted on it, who is to know.
+    pub(crate) fn let_down(&mut self, id: u32) -> bool {
+        let insists =
+            self.busy.iter().find(|running| running.id == id).map_or(Insists::Not, |one| one.insists);
+        let insistent = self.waiters.iter().flat_map(|waiter| &waiter.insistent);
+        insists > Insists::Not && insistent.map(|one| one.offer(insists, None)).count() > 0
+    }
+
+    /// The resource changed: what the running fetches bring is not for those who ask from now on, and who waits looks
+    /// again.
+    pub(crate) fn outdate(&mut self) {
+        self.busy.iter_mut().for_each(|running| running.outdated = true);
+        std::mem::take(&mut self.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
+    }
+
+    /// Ends a fetch and says whether what it brought is outdated.
+    pub(crate) fn end(&mut self, id: u32) -> bool {
+        let Some(index) = self.busy.iter().position(|running| running.id == id) else { return false };
+        self.busy.remove(index).outdated
+    }
+
+    /// Wakes all who wait.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.iter().for_each(|waiter| waiter.waker.wake_by_ref());
+    }
+
+    /// Wakes the one who has waited longest: it will find that the fetch failed and run its own.
+    pub(crate) fn wake_one(&mut self) {
+        if !self.waiters.is_empty() {
+            self.waiters.remove(0).waker.wake();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Ending objects by their key or by surrogate keys, at once or softly.
+
+use super::cold::Standing;
+use super::{Index, Key};
+use base::{Seconds, Time};
+use copal_base as base;
+use std::sync::Arc;
+use store::{Flags, Object};
+
+use copal_store as store;
+
+/// What a soft purge leaves of an object's life. Nothing is ever made longer by it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Remainder {
+    /// How long it stays fresh from now.
+    pub ttl: Seconds,
+    /// Its new grace; `None` leaves it as it is.
+    pub grace: Option<Seconds>,
+    /// Its new keep.
+    pub keep: Option<Seconds>,
+}
+
+impl Remainder {
+    /// Stale from now, with grace and keep as they are.
+    pub const STALE: Remainder = Remainder { ttl: 0.0, grace: None, keep: None };
+
+    /// Shortens the life of `object`; false if that is as short already.
+    pub fn apply(&self, object: &Object, now: Time) -> bool {
+        let (origin, before) = (object.origin_time(), (object.ttl(), object.grace(), object.keep()));
+        let (ttl, grace, keep) = self.of(origin, before, now);
+        let shorter = (ttl, grace, keep) != before;
+        if shorter {
+            object.set_times(origin, ttl, grace, keep);
+        }
+        shorter
+    }
+
+    /// What is left of ttl, grace and keep, in the precision in which they are kept, so that what is the same compares so.
+    pub(super) fn of(
+        &self,
+        origin: Time,
+        before: (Seconds, Seconds, Seconds),
+        now: Time,
+    ) -> (Seconds, Seconds, Seconds) {
+        let ttl = f64::from((now + self.ttl - origin).max(0.0) as f32).min(before.0);
+        let grace = self.grace.map_or(before.1, |grace| f64::from(grace.max(0.0) as f32).min(before.1));
+        let keep = self.keep.map_or(before.2, |keep| f64::from(keep.max(0.0) as f32).min(before.2));
+        (ttl, grace, keep)
+    }
+}
+
+/// What a purge has ended, or shortened.
+#[derive(Debug, Default)]
+pub struct Purged {
+    /// Objects in memory, each with how many of the words that were given name it.
+    pub objects: Vec<(Arc<Object>, u64)>,
+    /// How many there were besides that are on devices alone.
+    pub entries: u64,
+    /// How often the words that were given name one of all these.
+    pub times: u64,
+}
+
+impl Purged {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.objects.len() as u64 + self.entries
+    }
+}
+
+impl Index {
+    /// Takes out everything under `key`, and returns what nobody took out before.
+    pub fn purge(&self, key: &Key) -> Purged {
+        self.end_all(key, self.objects(key))
+    }
+
+    /// The resource under `key` has changed: takes out every response to it, and returns those that nobody took out
+    /// before. What is being fetched serves those who asked for it already, and is not found by others. Markers stay:
+    /// they say nothing of its state.
+    ///
+    /// Source: RFC 9111, section 4.4.
+    pub fn invalidate(&self, key: &Key) -> Purged {
+        let mut objects = {
+            let mut shard = self.shard(key);
+            if let Some(head) = shard.heads.get_mut(key) {
+                head.outdate();
+            }
+            shard.objects(key)
+        };
+        objects.retain(|object| object.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) == 0);
+        self.end_all(key, objects)
+    }
+
+    /// Shortens the life of everything under `key`.
+    pub fn shorten(&self, key: &Key, remainder: &Remainder, now: Time) -> (Vec<(Arc<Object>, bool)>, u64) {
+        let objects = self.objects(key).into_iter().map(|object| {
+            let shorter = remainder.apply(&object, now);
+            (object, shorter)
+        });
+        let objects = objects.collect();
+        let cold = self.cold(key);
+        cold.iter().for_each(|(entry, facts)| {
+            self.shorten_cold(*entry, facts, remainder, now);
+        });
+        (objects, cold.len() as u64)
+    }
+
+    /// Takes out everything that has one of the surrogate keys in `text`, and returns what nobody took out before.
+    pub fn purge_tagged(&self, text: &[u8]) -> Purged {
+        let mut purged = Purged::default();
+        let mut end = |object: Arc<Object>, times: u64| {
+            if self.unlink(&object) {
+                purged.times += times;
+                purged.objects.push((object, times));
+            }
+        };
+        let found = self.tags.find(text);
+        found.objects.into_iter().for_each(|(object, times)| end(object, times));
+        let mut cold = Vec::new();
+        for (entry, times) in found.entries {
+            match self.by_entry(entry) {
+                Some(Standing::Resident(object)) => end(object, times),
+                Some(Standing::Cold(facts)) => cold.push((entry, facts, times)),
+                None => {}
+            }
+        }
+        for (entry, facts, times) in cold {
+            if self.end_entry(entry, &facts) {
+                purged.entries += 1;
+                purged.times += times;
+            } else if let Some(Standing::Resident(object)) = self.by_entry(entry) {
+                // It was loaded just now.
+                self.unlink(&object);
+                purged.entries += 1;
+                purged.times += times;
+            }
+        }
+        purged
+    }
+
+    /// Shortens the life of what has one of the surrogate keys in `text` and is fresh still: the objects, whether each
+    /// became shorter, and how many there are on devices alone.
+    pub fn shorten_tagged(
+        &self,
+        text: &[u8],
+        remainder: &Remainder,
+        now: Time,
+    ) -> (Vec<(Arc<Object>, bool)>, u64) {
+        let found = self.tags.find(text);
+        let mut objects: Vec<Arc<Object>> = found.objects.into_iter().map(|(object, _)| object).collect();
+        let mut cold = 0;
+        for (entry, _) in found.entries {
+            match self.by_entry(entry) {
+                Some(Standing::Resident(object)) => objects.push(object),
+                Some(Standing::Cold(facts)) if facts.origin_time + f64::from(facts.ttl) > now => {
+                    self.shorten_cold(entry, &facts, remainder, now);
+                    cold += 1;
+                }
+                Some(Standing::Cold(_)) | None => {}
+            }
+        }
+        objects.retain(|object| object.origin_time() + object.ttl() > now);
+        let objects = objects.into_iter().map(|object| {
+            let shorter = remainder.apply(&object, now);
+            (object, shorter)
+        });
+        (objects.collect(), cold)
+    }
+
+    fn end_all(&self, key: &Key, mut objects: Vec<Arc<Object>>) -> Purged {
+        // What is evicted meanwhile is cold by then.
+        objects.retain(|object| self.unlink(object));
+        let entries = self.end_cold(key, |_| true) as u64;
+        let times = objects.len() as u64 + entries;
+        Purged { objects: objects.into_iter().map(|object| (object, 1)).collect(), entries, times }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use copal_store::{Attributes, Creation, Engine, Evictions, Memory};
+
+    struct Nobody;
+
+    impl Evictions for Nobody {
+        fn evicted(&self, _: &Arc<Object>) {}
+    }
+
+    /// Fetched at 1000, 60 s each of ttl, grace and keep; what is left of its life `age` seconds later after a soft purge.
+    fn check(age: f64, ttl: f64, rest: Option<f64>, dies_in: f64) {
+        let attributes = Attributes {
+            origin_time: 1000.0,
+            ttl: 60.0,
+            grace: 60.0,
+            keep: 60.0,
+            status: 200,
+            flags: Flags(0),
+            ban: 0,
+            vxid: 1,
+        };
+        let memory = Memory::new("s0", None, Arc::new(Nobody));
+        let creation = Creation { key: [0; 32], attributes, variant: b"", head: b"", length: Some(0) };
+        let fill = memory.begin(&creation).unwrap();
+        let object = fill.object();
+        let before = object.end_of_life();
+        let changed = Remainder { ttl, grace: rest, keep: rest }.apply(object, 1000.0 + age);
+        assert!((object.end_of_life() - 1000.0 - age - dies_in).abs() < 1e-3, "{age} {ttl} {rest:?}");
+        assert_eq!(changed, object.end_of_life() < before - 1e-3, "{age} {ttl} {rest:?}");
+    }
+
+    #[test]
+    fn a_soft_purge_only_shortens() {
+        check(0.0, 0.0, None, 120.0);
+        check(70.0, 0.0, None, 110.0);
+        check(0.0, 0.0, Some(10.0), 20.0);
+        check(65.0, 0.0, Some(10.0), 15.0);
+        check(75.0, 0.0, Some(10.0), 5.0);
+        check(5.0, 10.0, None, 130.0);
+        check(55.0, 10.0, None, 125.0);
+        check(70.0, 10.0, None, 110.0);
+        check(0.0, 0.0, Some(100.0), 120.0);
+        check(10.0, 0.0, Some(0.0), 0.0);
+    }
+}

@@ -1,0 +1,85 @@
+//! From a resident object to a record, on the one thread that writes to its device.
+
+use super::queue::Taken;
+use super::{Core, Station};
+use crate::cursor;
+use crate::entry::Entry;
+use crate::object::{Object, State};
+use crate::volume::{Facts, NewRecord};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a writing thread looks whether it is to end.
+const REST: Duration = Duration::from_secs(60);
+
+/// Writes what is given to one device until the engine ends, and then what is left.
+pub(super) fn run(core: &Core, index: usize) {
+    let station = &core.stations[index];
+    loop {
+        match station.writes.take(REST) {
+            Taken::One(object) => {
+                let bytes = object.filled();
+                if !write(core, station, &object) {
+                    core.unkept.fetch_add(1, Ordering::Relaxed);
+                }
+                drop(object);
+                station.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+                core.wake_fills();
+            }
+            Taken::Nothing => {}
+            Taken::Closed => return,
+        }
+    }
+}
+
+/// Appends the record of `object`; false if there is none now.
+fn write(core: &Core, station: &Station, object: &Arc<Object>) -> bool {
+    if object.is_gone() || object.state() != State::Stored || object.is_windowed() {
+        return false;
+    }
+    let links = core.evictions.links(object);
+    let head = core.evictions.pack_head(object);
+    let mut slices = Vec::new();
+    cursor::stored_slices(object, 0, u64::MAX, usize::MAX, &mut slices);
+    let body: Vec<&[u8]> = slices.iter().map(|slice: &IoSlice<'_>| &**slice).collect();
+    let record = NewRecord {
+        key: *object.key(),
+        facts: facts_of(core, object),
+        vxid: object.vxid(),
+        variant: object.variant(),
+        head: &head,
+        plan: object.plan(),
+        links: &links,
+        body: &body,
+    };
+    let Ok(slot) = station.volume.write(&record) else { return false };
+    let before = object.entry();
+    if !core.evictions.written(object, Entry::new(station.number, slot.0)) {
+        station.volume.remove(slot);
+        return false;
+    }
+    if let Some((other, old)) = before.and_then(|entry| core.station(entry)) {
+        // It has moved to another device.
+        other.volume.remove(old);
+    }
+    true
+}
+
+/// What an entry says of `object`.
+fn facts_of(core: &Core, object: &Object) -> Facts {
+    Facts {
+        origin_time: object.origin_time(),
+        ttl: object.ttl() as f32,
+        grace: object.grace() as f32,
+        keep: object.keep() as f32,
+        ban: u32::try_from(object.ban()).unwrap_or(u32::MAX),
+        last_use: object.last_use(),
+        hits: u16::try_from(object.hits()).unwrap_or(u16::MAX),
+        status: object.status(),
+        flags: object.flags().0,
+        variant: core.evictions.variant_hash(object.variant()),
+        ..Facts::default()
+    }
+}
