@@ -227,8 +227,13 @@ impl Object {
         // Either this sees the entry, or who sets that sees these times.
         fence(Ordering::SeqCst);
         if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
-            keeper.set_times(entry, origin_time, [ttl as f32, grace as f32, keep as f32]);
+            keeper.set_times(entry, self.key_half(), origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
+    }
+
+    /// The first half of its key, which an entry on a device has.
+    pub fn key_half(&self) -> &[u8; 16] {
+        self.key.first_chunk().expect("a key has 32 bytes")
     }
 
     /// What its engine's device knows it by, if it was written there.
@@ -267,7 +272,7 @@ impl Object {
     pub fn set_ban(&self, sequence: u64) -> u64 {
         let before = self.ban.fetch_max(narrow(sequence), Ordering::Relaxed);
         if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
-            keeper.set_ban(entry, narrow(sequence));
+            keeper.set_ban(entry, self.key_half(), narrow(sequence));
         }
         u64::from(before)
     }

@@ -564,7 +564,7 @@ impl Index {
         let (ttl, grace, keep) = remainder.of(facts.origin_time, before, now);
         let shorter = (ttl, grace, keep) != before && shard.cold.has(entry, &facts.key);
         if shorter {
-            engine.set_times(entry, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
+            engine.set_times(entry, &facts.key, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
         shorter
     }
@@ -607,7 +607,7 @@ impl Index {
                 && let Some(engine) = self.engines().of(entry)
             {
                 self.bans.shift(now, to);
-                engine.set_ban(entry, u32::try_from(to).unwrap_or(u32::MAX));
+                engine.set_ban(entry, key, u32::try_from(to).unwrap_or(u32::MAX));
             }
         } else if let Some(object) = shard.resident(entry, key) {
             self.bans.advance(&object, to);
@@ -693,8 +693,8 @@ impl store::Evictions for Index {
         // What changed while the record was written went past the entry.
         if let Some(engine) = self.engines().of(entry) {
             let spans = [object.ttl() as f32, object.grace() as f32, object.keep() as f32];
-            engine.set_times(entry, object.origin_time(), spans);
-            engine.set_ban(entry, u32::try_from(object.ban()).unwrap_or(u32::MAX));
+            engine.set_times(entry, object.key_half(), object.origin_time(), spans);
+            engine.set_ban(entry, object.key_half(), u32::try_from(object.ban()).unwrap_or(u32::MAX));
         }
         true
     }

@@ -323,16 +323,16 @@ impl Keeper for Core {
         self.write_soon(object, 0);
     }
 
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]) {
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
         if let Some((station, slot)) = self.station(entry) {
             let [ttl, grace, keep] = spans;
-            station.volume.set_times(slot, origin_time, ttl, grace, keep);
+            station.volume.set_times(slot, key, origin_time, ttl, grace, keep);
         }
     }
 
-    fn set_ban(&self, entry: Entry, ban: u32) {
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
         if let Some((station, slot)) = self.station(entry) {
-            station.volume.set_ban(slot, ban);
+            station.volume.set_ban(slot, key, ban);
         }
     }
 
@@ -448,12 +448,12 @@ impl Engine for Persistent {
         links.map_or_else(Vec::new, Vec::from)
     }
 
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]) {
-        Keeper::set_times(&*self.core, entry, origin_time, spans);
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
+        Keeper::set_times(&*self.core, entry, key, origin_time, spans);
     }
 
-    fn set_ban(&self, entry: Entry, ban: u32) {
-        Keeper::set_ban(&*self.core, entry, ban);
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
+        Keeper::set_ban(&*self.core, entry, key, ban);
     }
 
     fn add_ban(&self, number: u64, time: f64, text: &[u8]) {
