@@ -236,6 +236,9 @@ impl Station {
                 VolumeHealth::Draining => Health::Draining,
                 VolumeHealth::Failed => Health::Failed,
             },
+            tier: self.tier,
+            unwritten: self.unwritten.load(Ordering::Relaxed),
+            log: statistics,
         }
     }
 }
