@@ -32,8 +32,8 @@ pub(crate) fn soft(local: &Local, key: &Key, remainder: Remainder) -> usize {
     count(local, objects.len() + entries as usize)
 }
 
-/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as varnish-modules
-/// counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
+/// Ends or shortens the life of the objects with one of the surrogate keys in `keys`, and returns how many, as
+/// varnish-modules counts them: an object that goes, once for each of the keys that names it; one that turns stale, once.
 pub(crate) fn tagged(local: &Local, keys: &[u8], remainder: Option<Remainder>) -> u64 {
     let index = &local.shared.index;
     match remainder {

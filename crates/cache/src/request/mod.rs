@@ -18,6 +18,7 @@
 
 mod begin;
 mod cache_status;
+mod decision;
 pub(crate) mod deliver;
 mod demand;
 mod esi;
