@@ -241,6 +241,11 @@ pub trait Engine: Send + Sync {
         loaded(Err(NotLoaded::Gone));
     }
 
+    /// The head of `entry` as [`Evictions::pack_head`] gave it, read on the caller's thread; `None` if it cannot be had.
+    fn read_head(&self, _entry: Entry) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Ends `entry`: it is purged, banned, replaced or expired. Durable as a purge is.
     fn remove(&self, _entry: Entry) {}
 

@@ -194,6 +194,9 @@ impl Persistent {
 /// With fewer bans than this on a device nothing is gained by forgetting some.
 const FORGET_FROM: usize = 16;
 
+/// How much of a record is read for its head.
+const HEAD_READ: usize = 16 << 10;
+
 /// Threads that read from each device.
 const READERS: usize = 4;
 
@@ -233,6 +236,9 @@ impl Station {
                 VolumeHealth::Draining => Health::Draining,
                 VolumeHealth::Failed => Health::Failed,
             },
+            tier: self.tier,
+            unwritten: self.unwritten.load(Ordering::Relaxed),
+            log: statistics,
         }
     }
 }
@@ -431,6 +437,11 @@ impl Engine for Persistent {
             Some((station, slot)) => station.loads.push(slot, loaded),
             None => loaded(Err(NotLoaded::Gone)),
         }
+    }
+
+    fn read_head(&self, entry: Entry) -> Option<Vec<u8>> {
+        let (station, slot) = self.core.station(entry)?;
+        station.volume.open_record(slot, HEAD_READ).ok().map(|reader| reader.head().to_vec())
     }
 
     fn remove(&self, entry: Entry) {
