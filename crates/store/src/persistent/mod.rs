@@ -371,6 +371,10 @@ impl Engine for Persistent {
         self.core.memory.begin(creation)
     }
 
+    fn begin_sharing(&self, creation: &Creation<'_>, of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        self.core.memory.begin_sharing(creation, of)
+    }
+
     fn count(&self, bytes: u64) -> Hold {
         self.core.memory.count(bytes)
     }
