@@ -289,7 +289,7 @@ impl Exchange {
         !wire::h1::keep_alive(self.request.version, &self.request.fields)
     }
 
-    /// Whether the request has a body that nobody read yet.
+    /// Whether the request has a body that was not read yet.
     pub(crate) fn has_unread_body(&self) -> bool {
         self.framing != RequestFraming::None && self.cached_body.is_none()
     }
@@ -307,7 +307,7 @@ impl Exchange {
         }
     }
 
-    /// Lets go of what was opened of an object in segments.
+    /// Drops the reader and the job of an object in segments.
     #[inline]
     pub(crate) fn close_segments(&mut self) {
         (self.sparse, self.segment_job) = (None, None);

@@ -181,6 +181,16 @@ pub trait Engine: Send + Sync {
     /// [`Full`] if what is in use leaves no room, or it could never fit, or variant or head is longer than allowed.
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full>;
 
+    /// Begins an object with the body of `of`, which is not written anew: all that is left to do is [`Fill::commit`]. For a
+    /// stored response that gets a new head. The length in `creation` is of no meaning. `None` where that is not possible, or
+    /// not worth it: `of` is in another store, has left the index, or its body is small.
+    ///
+    /// # Errors
+    /// As [`Engine::begin`].
+    fn begin_sharing(&self, _creation: &Creation<'_>, _of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        Ok(None)
+    }
+
     /// Counts `bytes` that only pass: they are held, but do not count against the size.
     fn count(&self, bytes: u64) -> Hold;
 

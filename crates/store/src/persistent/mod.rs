@@ -236,6 +236,9 @@ impl Station {
                 VolumeHealth::Draining => Health::Draining,
                 VolumeHealth::Failed => Health::Failed,
             },
+            tier: self.tier,
+            unwritten: self.unwritten.load(Ordering::Relaxed),
+            log: statistics,
         }
     }
 }
@@ -366,6 +369,10 @@ impl Engine for Persistent {
 
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
         self.core.memory.begin(creation)
+    }
+
+    fn begin_sharing(&self, creation: &Creation<'_>, of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        self.core.memory.begin_sharing(creation, of)
     }
 
     fn count(&self, bytes: u64) -> Hold {
