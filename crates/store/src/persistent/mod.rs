@@ -16,12 +16,14 @@
 //! Memory is never full of what waits to be written: fills wait while that is more than a third of the memory part, and
 //! beyond two thirds what is stored is not written.
 
+mod admission;
 mod events;
 mod loader;
 mod queue;
 mod upkeep;
 mod writer;
 
+pub use admission::Admit;
 pub use upkeep::Pace;
 
 use crate::device::Device;
@@ -34,6 +36,7 @@ use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
 use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use admission::Admission;
 use events::DeviceEvents;
 use loader::Loads;
 use parking_lot::Mutex;
@@ -66,6 +69,8 @@ pub struct Settings {
     pub memory: u64,
     /// Which of them leave memory first.
     pub policy: Policy,
+    /// When an object is written to a device.
+    pub admit: Admit,
     /// Devices by speed, the fastest first; at least one.
     pub tiers: Vec<Vec<DeviceSpec>>,
     /// The process's number of the first of these devices; the others follow.
@@ -112,6 +117,7 @@ pub(crate) struct Core {
     memory: Memory,
     stations: Vec<Station>,
     evictions: Arc<dyn Evictions>,
+    admission: Admission,
     pace: Arc<Pace>,
     ends: AtomicBool,
     /// With more bytes than this waiting to be written, fills wait; with twice as many, what is stored is not written.
@@ -166,6 +172,7 @@ impl Persistent {
                 number += 1;
             }
         }
+        let entries = stations.iter().map(|station| station.volume.statistics().entries_max).sum();
         assert!(!stations.is_empty(), "a persistent engine has a device");
         let core = Arc::new(Core {
             name: settings.name,
@@ -173,6 +180,7 @@ impl Persistent {
             memory,
             stations,
             evictions,
+            admission: Admission::new(settings.admit, entries),
             pace: settings.pace,
             ends: AtomicBool::new(false),
             behind: settings.memory / 3,
@@ -323,7 +331,9 @@ impl Keeper for Core {
             // It was loaded.
             return;
         }
-        self.write_soon(object, 0);
+        if self.admission.takes(object) {
+            self.write_soon(object, 0);
+        }
     }
 
     fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
