@@ -1,4 +1,4 @@
-//! One client request: all that its [steps](crate::request) share. Data; what is done with it stands in `request/`.
+//! One client request: all that its steps share. Data; what is done with it stands in `request/`.
 //!
 //! A connection keeps one `Exchange` and uses its buffers again for each request.
 
