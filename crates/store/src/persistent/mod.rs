@@ -280,8 +280,9 @@ impl Core {
                     oldest = oldest.min(facts.ban);
                 }
             });
-            // What the entries say is to be durable before that is relied upon.
-            if station.volume.sync().is_ok() {
+            let needed = bans.iter().filter(|ban| ban.0 >= oldest).count();
+            // What the entries say is to be durable before that is relied upon, and that costs a checkpoint.
+            if needed * 2 <= bans.len() && station.volume.checkpoint().is_ok() {
                 station.volume.drop_bans(&|number| number >= oldest);
             }
         }
@@ -345,7 +346,8 @@ impl Keeper for Core {
 
     fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
         if let Some((station, slot)) = self.station(entry) {
-            station.volume.set_ban(slot, key, ban);
+            // After a ban every hit does so: nothing may wait for the device.
+            station.volume.note_ban(slot, key, ban);
         }
     }
 
