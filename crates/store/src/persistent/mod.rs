@@ -35,7 +35,7 @@ use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
-use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
 use admission::Admission;
 use events::DeviceEvents;
 use loader::Loads;
@@ -314,10 +314,21 @@ impl Core {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives `object` to the writer of a device of `tier`.
-    fn write_soon(&self, object: &Arc<Object>, tier: usize) {
+    /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
+    fn choose_for(&self, object: &Object) -> Option<&Station> {
+        // Links, and a checksum for each block, come to what it takes in memory.
+        let most =
+            object.memory_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let tiers = self.stations.last().map_or(0, |station| station.tier);
+        let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
+        let first = good.next();
+        first.into_iter().chain(good).find(|station| station.volume.record_max() >= most).or(first)
+    }
+
+    /// Gives `object` to the writer of `station`, if there is one.
+    fn write_soon(&self, object: &Arc<Object>, station: Option<&Station>) {
         let fits = self.waiting() <= self.behind.saturating_mul(2);
-        let Some(station) = self.choose(tier).filter(|_| fits) else {
+        let Some(station) = station.filter(|_| fits) else {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             return;
         };
@@ -333,7 +344,7 @@ impl Keeper for Core {
             return;
         }
         if self.admission.takes(object) {
-            self.write_soon(object, 0);
+            self.write_soon(object, self.choose_for(object));
         }
     }
 
@@ -521,6 +532,8 @@ impl Engine for Persistent {
         for thread in threads {
             let _ = thread.join();
         }
+        // What was used in memory is noted with its entry when it leaves.
+        self.core.memory.evict_all();
         let _ = self.core.keep_bans();
         for station in &self.core.stations {
             // What a device that fails does not take is lost, as in a crash.
