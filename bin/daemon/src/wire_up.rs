@@ -46,6 +46,7 @@ pub(crate) fn cache(parameters: &Parameters, identity: &str, hostname: &str) -> 
         },
         sparse_min_size: parameters.sparse_min_size,
         lru_interval: parameters.lru_interval,
+        sync_purges: parameters.journal_sync == 0.0,
         nuke_limit: parameters.nuke_limit,
         ban_lurker: catalog::ban::Pace {
             sleep: parameters.ban_lurker_sleep,

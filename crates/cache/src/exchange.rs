@@ -1,4 +1,4 @@
-//! One client request: all that its [steps](crate::request) share. Data; what is done with it stands in `request/`.
+//! One client request: all that its steps share. Data; what is done with it stands in `request/`.
 //!
 //! A connection keeps one `Exchange` and uses its buffers again for each request.
 
@@ -289,7 +289,7 @@ impl Exchange {
         !wire::h1::keep_alive(self.request.version, &self.request.fields)
     }
 
-    /// Whether the request has a body that nobody read yet.
+    /// Whether the request has a body that was not read yet.
     pub(crate) fn has_unread_body(&self) -> bool {
         self.framing != RequestFraming::None && self.cached_body.is_none()
     }
@@ -307,7 +307,7 @@ impl Exchange {
         }
     }
 
-    /// Lets go of what was opened of an object in segments.
+    /// Drops the reader and the job of an object in segments.
     #[inline]
     pub(crate) fn close_segments(&mut self) {
         (self.sparse, self.segment_job) = (None, None);

@@ -61,6 +61,8 @@ pub struct Local {
     /// The last [`Reseed`] that was followed.
     reseeded: Cell<u64>,
     waiter: Cell<u64>,
+    /// Purges made on this thread.
+    purges: Cell<u64>,
 }
 
 impl Local {
@@ -90,6 +92,7 @@ impl Local {
             reseeded: Cell::new(0),
             // The seed tells the threads' waiters apart.
             waiter: Cell::new(seed << 32),
+            purges: Cell::new(0),
         }
     }
 
@@ -139,6 +142,16 @@ impl Local {
         let id = self.waiter.get().wrapping_add(1);
         self.waiter.set(id);
         id
+    }
+
+    /// Something was purged by a request of this thread.
+    pub(crate) fn note_purge(&self) {
+        self.purges.set(self.purges.get().wrapping_add(1));
+    }
+
+    /// How many purges there were on this thread.
+    pub(crate) fn purges(&self) -> u64 {
+        self.purges.get()
     }
 
     /// A number to choose by; not for secrets. Source: Marsaglia, "Xorshift RNGs" (2003).

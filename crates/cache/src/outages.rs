@@ -15,17 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use store::Object;
 
-/// How many objects are noted at a time.
+/// The most objects that are noted at a time.
 const MOST: usize = 1 << 16;
 
-/// What is noted of one object.
+/// The failure of one object's origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Outage {
-    /// Which object: another one under the same key is another matter.
+    /// The transaction that fetched the object: another one under the same key is not concerned.
     pub(crate) vxid: u32,
-    /// Its origin is not asked before.
+    /// The origin is not asked again before.
     pub(crate) until: Time,
-    /// Requests that say nothing themselves may have it up to this moment.
+    /// Requests without directives of their own may have the object up to this moment.
     pub(crate) stale_until: Time,
     /// Whether requests may ask for more time.
     pub(crate) may_be_stale: bool,

@@ -45,6 +45,8 @@ pub struct Settings {
     pub sparse_min_size: u64,
     /// How often the eviction order is told of an object's use, at most.
     pub lru_interval: Seconds,
+    /// Whether a purge is durable before the reply to it, where a store has devices (`journal_sync` is 0).
+    pub sync_purges: bool,
     /// How many objects one request for memory may evict.
     pub nuke_limit: u64,
     /// How bans without `req.*` are tested in the background.
@@ -191,6 +193,7 @@ impl Default for Settings {
             segment_size: 1 << 20,
             sparse_min_size: 1 << 20,
             lru_interval: 2.0,
+            sync_purges: false,
             nuke_limit: 50,
             ban_lurker: Pace::default(),
             cache_req_body_max: 64 << 20,

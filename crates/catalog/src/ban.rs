@@ -303,6 +303,11 @@ impl Bans {
         self.list.read().leave(tested.into());
     }
 
+    /// What stood at `from` was tested up to `to`. Its shard is locked.
+    pub(crate) fn shift(&self, from: u64, to: u64) {
+        self.list.read().shift(from, to);
+    }
+
     /// The number of the oldest ban that is kept.
     pub fn oldest(&self) -> u64 {
         self.list.read().oldest()
@@ -338,7 +343,7 @@ impl Bans {
     }
 
     /// An object was tested up to the ban `to`. It is in the index, and its shard is locked.
-    fn advance(&self, object: &Object, to: u64) {
+    pub(crate) fn advance(&self, object: &Object, to: u64) {
         self.list.read().advance(object, to);
     }
 

@@ -35,6 +35,6 @@ pub use line::{Field, Line};
 pub use mask::Mask;
 pub use native::Native;
 pub use records::{Kind, LogWriter, Records};
-pub use sections::{Lck, Mempool, Mgt, SharedCounter, Sma, Smf, Vbe, Xkey};
+pub use sections::{Dev, Lck, Mempool, Mgt, SharedCounter, Sma, Smf, Vbe, Xkey};
 pub use shm::{CounterSet, Live, Manager, Stripe, Worker};
 pub use tags::Tag;

@@ -205,6 +205,7 @@ mod sealed {
     impl Sealed for crate::sections::Mgt {}
     impl Sealed for crate::sections::Sma {}
     impl Sealed for crate::sections::Smf {}
+    impl Sealed for crate::sections::Dev {}
     impl Sealed for crate::sections::Vbe {}
     impl Sealed for crate::sections::Lck {}
     impl Sealed for crate::sections::Mempool {}

@@ -160,12 +160,12 @@ impl SectionKind {
 #[cfg(test)]
 mod tests {
     use crate::counters::{COPAL, MAIN};
-    use crate::sections::{Mgt, Sma, Smf, Vbe};
+    use crate::sections::{Dev, Mgt, Sma, Smf, Vbe};
 
     #[test]
     fn documents_are_json_with_distinct_ids() {
         let mut ids = std::collections::HashSet::new();
-        for kind in [&MAIN, &COPAL, Mgt::KIND, Sma::KIND, Smf::KIND, Vbe::KIND] {
+        for kind in [&MAIN, &COPAL, Mgt::KIND, Sma::KIND, Smf::KIND, Dev::KIND, Vbe::KIND] {
             let document: serde_json::Value = serde_json::from_str(&kind.document()).unwrap();
             assert_eq!(document["elem"].as_object().unwrap().len(), kind.points.len());
             assert_eq!(document["elem"][kind.points[1].name]["index"], 8);

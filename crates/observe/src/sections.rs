@@ -118,6 +118,32 @@ sections! {
 }
 
 sections! {
+    /// DEV.<store>.<number>: a device of a store that outlives a start.
+    Dev(id: 10, name: "dev", label: "DEV", text: "A device of a store", order: 55) {
+        tier: Gauge Integer Info "Its tier: 0 is the fastest";
+        healthy: Gauge Integer Info "1 while it takes objects";
+        g_entries: Gauge Integer Info "Objects on it";
+        g_bytes: Gauge Bytes Info "Bytes of these";
+        g_space: Gauge Bytes Info "Bytes that could be filled besides";
+        g_unwritten: Gauge Bytes Info "Bytes that wait to be written";
+        c_written: Counter Integer Info "Records written";
+        c_written_bytes: Counter Bytes Info "Bytes of these";
+        c_device_bytes: Counter Bytes Info "Bytes written in all: records, written again ones, journal, checkpoints";
+        c_reinserted: Counter Integer Info "Records written again, as they were in use when their region was evicted";
+        c_evicted: Counter Integer Info "Objects evicted with their region";
+        c_regions: Counter Integer Info "Regions evicted";
+        c_read: Counter Integer Info "Records read";
+        c_read_bytes: Counter Bytes Info "Bytes read";
+        c_read_fail: Counter Integer Info "Reads that failed";
+        c_damaged: Counter Integer Info "Records that were not as they were written";
+        c_scrubbed: Counter Integer Info "Records looked through for damage";
+        c_journal: Counter Integer Info "Times the journal was made durable";
+        c_checkpoint: Counter Integer Info "Checkpoints written";
+        g_bans: Gauge Integer Info "Bans kept";
+    }
+}
+
+sections! {
     /// VBE.<vcl>.<backend>: a backend.
     Vbe(id: 5, name: "vbe", label: "VBE", text: "A backend", order: 60) {
         happy: Bitmap Bitmap Info "Outcomes of the last probes, newest in the lowest bit";
@@ -228,7 +254,7 @@ macro_rules! is_section {
     };
 }
 
-is_section! { Mgt Sma Smf Vbe Lck Mempool Xkey }
+is_section! { Mgt Sma Smf Dev Vbe Lck Mempool Xkey }
 
 #[cfg(test)]
 mod tests {
@@ -239,6 +265,7 @@ mod tests {
         assert_eq!(size_of::<Vbe>(), 8 * Vbe::KIND.points.len());
         assert_eq!(size_of::<Sma>(), 8 * Sma::KIND.points.len());
         assert_eq!(size_of::<Smf>(), 8 * Smf::KIND.points.len());
+        assert_eq!(size_of::<Dev>(), 8 * Dev::KIND.points.len());
         assert_eq!(size_of::<Mgt>(), 8 * Mgt::KIND.points.len());
         assert_eq!(size_of::<Lck>(), 8 * Lck::KIND.points.len());
         assert_eq!(size_of::<Mempool>(), 8 * Mempool::KIND.points.len());

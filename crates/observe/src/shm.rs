@@ -10,7 +10,7 @@ use crate::counters::{COPAL, Counter, Counters, MAIN};
 use crate::map::{Mapping, View};
 use crate::point::SectionKind;
 use crate::records::LogWriter;
-use crate::sections::{LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Smf, Vbe, Xkey};
+use crate::sections::{Dev, LOCKS, Lck, Mempool, Mgt, POOLS, Section, Sma, Smf, Vbe, Xkey};
 use crate::vsl::{self, Ring};
 use crate::vsm::{Directory, MANAGER, Segment, WORKER};
 use copal_base::Time;
@@ -160,7 +160,9 @@ struct Stripes {
 impl CounterSet {
     fn create(directory: &Arc<Directory>, now: Time) -> io::Result<CounterSet> {
         let mut documents = Vec::new();
-        for kind in [&MAIN, &COPAL, Sma::KIND, Smf::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND, Xkey::KIND] {
+        for kind in
+            [&MAIN, &COPAL, Sma::KIND, Smf::KIND, Dev::KIND, Vbe::KIND, Lck::KIND, Mempool::KIND, Xkey::KIND]
+        {
             documents.push(add_document(directory, kind)?);
         }
         let main = add_values(directory, "Stat", MAIN.label, &MAIN, MAIN.points.len())?;
@@ -259,6 +261,14 @@ impl CounterSet {
     /// The file that could not be made, and why.
     pub fn file_store(&self, name: &str) -> io::Result<Live<Smf>> {
         Live::add(&self.directory, name)
+    }
+
+    /// Counters of a device of a store: its number within the store, from 0.
+    ///
+    /// # Errors
+    /// The file that could not be made, and why.
+    pub fn device(&self, store: &str, number: usize) -> io::Result<Live<Dev>> {
+        Live::add(&self.directory, &format!("{store}.{number}"))
     }
 
     /// Sums the stripes into MAIN and COPAL.

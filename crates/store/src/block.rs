@@ -11,10 +11,14 @@
 //! Of a block in a file the kernel alone reads through the map, and nobody writes through it: see [`crate::file`]. Its
 //! writer may cut it behind the mark, so its size shrinks while others read.
 //!
+//! A block may also stand for the body's part in an object's first block ([`Block::of_object`]): all of that is below the
+//! mark, and nobody writes it.
+//!
 //! The mark itself lives with the object (it counts over all its blocks) and is moved with `Release` after the write.
 #![allow(unsafe_code)]
 
 use crate::file::arena::Arena;
+use crate::object::Object;
 use crate::pool;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -64,8 +68,21 @@ fn layout(size: usize) -> Layout {
 pub(crate) struct Block {
     start: NonNull<u8>,
     size: AtomicUsize,
-    /// The file it is of. `start` is where it is mapped then.
-    file: Option<Arc<Arena>>,
+    home: Home,
+}
+
+/// Whose a block's bytes are.
+#[derive(Debug)]
+enum Home {
+    /// Its own.
+    Memory,
+    /// Of a file. `start` is where it is mapped then.
+    File(Arc<Arena>),
+    /// Of the first block of an object, which keeps them while this block lives.
+    Object {
+        #[expect(dead_code, reason = "held, not looked at")]
+        owner: Arc<Object>,
+    },
 }
 
 // SAFETY: the memory is owned; the table above says that no byte is written while another thread may read it.
@@ -76,12 +93,19 @@ unsafe impl Sync for Block {}
 impl Block {
     /// A block of `size` bytes; see [`allocate`].
     pub(crate) fn new(size: usize) -> Self {
-        Self { start: allocate(size), size: AtomicUsize::new(size), file: None }
+        Self { start: allocate(size), size: AtomicUsize::new(size), home: Home::Memory }
     }
 
     /// A block of a file, for [`Arena::allocate`].
     pub(crate) fn in_file(file: Arc<Arena>, start: NonNull<u8>, size: usize) -> Self {
-        Self { start, size: AtomicUsize::new(size), file: Some(file) }
+        Self { start, size: AtomicUsize::new(size), home: Home::File(file) }
+    }
+
+    /// What the first block of `owner`, which is stored, has of its body. Nothing of it can be written.
+    pub(crate) fn of_object(owner: &Arc<Object>) -> Self {
+        let bytes = owner.first_bytes(0, owner.first_capacity().min(owner.filled()));
+        let size = AtomicUsize::new(bytes.len());
+        Self { start: NonNull::from(bytes).cast(), size, home: Home::Object { owner: Arc::clone(owner) } }
     }
 
     /// A block that holds just `bytes`.
@@ -99,19 +123,22 @@ impl Block {
 
     /// The file it lies in.
     pub(crate) fn file(&self) -> Option<&Arena> {
-        self.file.as_deref()
+        match &self.home {
+            Home::File(file) => Some(file),
+            Home::Memory | Home::Object { .. } => None,
+        }
     }
 
     /// How many bytes of memory or file it takes.
     pub(crate) fn footprint(&self) -> u64 {
         let size = self.size() as u64;
-        self.file.as_ref().map_or(size, |file| file.rounded(size))
+        self.file().map_or(size, |file| file.rounded(size))
     }
 
     /// Gives back what of a block in a file lies behind its first `kept` bytes, which are all that was written.
     pub(crate) fn cut(&self, kept: usize) {
         let size = self.size();
-        if let Some(file) = &self.file
+        if let Some(file) = self.file()
             && 0 < kept
             && kept < size
         {
@@ -125,7 +152,7 @@ impl Block {
     /// # Errors
     /// They cannot be read.
     pub(crate) fn copy_to(&self, from: usize, buffer: &mut [u8]) -> io::Result<()> {
-        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let file = self.file().ok_or(io::ErrorKind::Unsupported)?;
         assert!(from + buffer.len() <= self.size(), "reading behind a block's end");
         file.read(self.start, from, buffer)
     }
@@ -135,7 +162,7 @@ impl Block {
     /// # Errors
     /// They cannot be written.
     pub(crate) fn write(&self, to: usize, bytes: &[u8]) -> io::Result<()> {
-        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let file = self.file().ok_or(io::ErrorKind::Unsupported)?;
         assert!((to + bytes.len()) as u64 <= self.footprint(), "writing behind an extent's end");
         file.write(self.start, to, bytes)
     }
@@ -163,7 +190,7 @@ impl Block {
     /// If `from` lies outside the block.
     ///
     /// # Safety
-    /// The caller is the one writer, `from` is not below the fill mark, and the block is not of a file.
+    /// The caller is the one writer, `from` is not below the fill mark, and the block's bytes are its own.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn room(&self, from: usize) -> &mut [u8] {
         assert!(from <= self.size(), "offset {from} lies outside a block of {}", self.size());
@@ -174,10 +201,11 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        match &self.file {
-            Some(file) => file.release(self.start, self.size()),
+        match &self.home {
+            Home::File(file) => file.release(self.start, self.size()),
             // SAFETY: allocated in `new` with this size, and nobody borrows from a block that is dropped.
-            None => unsafe { release(self.start, self.size()) },
+            Home::Memory => unsafe { release(self.start, self.size()) },
+            Home::Object { .. } => {}
         }
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Rest {
     pub(crate) was_read: bool,
     /// The announced length.
     pub(crate) length: Option<u64>,
+    /// The object whose body this one shares; the extents are that one's then, and count there.
+    pub(crate) owner: Option<Arc<Object>>,
     /// What the cache keeps beside the body.
     pub(crate) plan: Option<Box<[u8]>>,
 }
@@ -84,7 +86,8 @@ pub(crate) struct Rest {
 impl Rest {
     pub(crate) fn size(&self) -> u64 {
         let plan = self.plan.as_ref().map_or(0, |plan| plan.len() as u64);
-        self.extents.iter().map(Extent::size).sum::<u64>() + plan
+        let extents = self.extents.iter().filter(|_| self.owner.is_none());
+        extents.map(Extent::size).sum::<u64>() + plan
     }
 
     /// Where the slowest reader stands that is waited for; `None` if there is none.
@@ -172,7 +175,7 @@ impl Object {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Bytes of payload memory it holds, head included.
+    /// Bytes of payload memory it holds, head included. A body that it shares is another's.
     pub fn memory_size(&self) -> u64 {
         let _guard = self.lock.lock();
         self.size_locked()
@@ -181,20 +184,28 @@ impl Object {
     /// Ends its life in memory as far as new requests are concerned: it counts no longer as stored, and leaves the eviction
     /// order. True for the first who does. The caller takes it out of the index, and ends its entry, if it has one.
     pub fn unlink(&self) -> bool {
-        {
+        let owner = {
             // Under the lock, so that no extent is added between the sum and the mark.
             let _guard = self.lock.lock();
             if !self.mark_gone() {
                 return false;
             }
-            self.space.unlinked(self.size_locked());
+            if !self.is_lent() {
+                self.space.unlinked(self.size_locked());
+            }
+            // SAFETY: under the lock nobody writes `rest`.
+            let rest = unsafe { &*self.rest.get() };
+            rest.as_ref().and_then(|rest| rest.owner.clone())
+        };
+        if let Some(owner) = owner {
+            owner.take_back();
         }
         self.space.leave_order(self);
         true
     }
 
     /// The caller holds the lock, or nobody else has the object.
-    fn size_locked(&self) -> u64 {
+    pub(crate) fn size_locked(&self) -> u64 {
         // SAFETY: under the lock nobody writes `rest`.
         let rest = unsafe { &*self.rest.get() };
         crate::memory::OBJECT_BYTES + self.first.size() as u64 + rest.as_ref().map_or(0, |rest| rest.size())
@@ -210,6 +221,17 @@ impl Object {
         // SAFETY: under the lock, and in a state in which nobody looks at it without (the table in the module).
         let rest = unsafe { &mut *self.rest.get() };
         rest.as_deref_mut().map(act)
+    }
+
+    /// The object whose body this one shares.
+    pub fn body_owner(&self) -> Option<&Arc<Self>> {
+        let state = self.state.load(Ordering::Acquire);
+        if state == State::Filling as u8 || state & WINDOW_BIT != 0 {
+            return None;
+        }
+        // SAFETY: in this state it is never written again (the table in the module).
+        let rest = unsafe { &*self.rest.get() };
+        rest.as_deref().and_then(|rest| rest.owner.as_ref())
     }
 
     /// The extents of a body that is final and whole. `None` also if it has none.
@@ -233,7 +255,8 @@ impl Object {
         }
         // SAFETY: in this state it is never written again (the table in the module).
         let rest = unsafe { &*self.rest.get() };
-        rest.as_deref().and_then(|rest| rest.plan.as_deref())
+        let rest = rest.as_deref()?;
+        rest.plan.as_deref().or_else(|| rest.owner.as_ref()?.plan())
     }
 
     /// How many body bytes the first block can hold.
@@ -340,14 +363,20 @@ fn seal(slot: &mut Option<Box<Rest>>, tail: Tail) -> u64 {
     let shrunk = before - rest.size();
     let mut extents = std::mem::take(&mut rest.extents);
     extents.shrink_to_fit();
-    let plan = rest.plan.take();
+    let (owner, plan) = (rest.owner.take(), rest.plan.take());
     let is_needed = !extents.is_empty() || plan.is_some();
-    *slot = is_needed.then(|| Box::new(Rest { extents, plan, ..Rest::default() }));
+    *slot = is_needed.then(|| Box::new(Rest { extents, owner, plan, ..Rest::default() }));
     shrunk
 }
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.space.give_back(self.size_locked(), self.is_gone());
+        let is_gone = self.is_gone();
+        if let Some(owner) = self.rest.get_mut().as_ref().and_then(|rest| rest.owner.as_ref())
+            && !is_gone
+        {
+            owner.take_back();
+        }
+        self.space.give_back(self.size_locked(), is_gone);
     }
 }

@@ -109,11 +109,12 @@ pub(crate) trait Keeper: Send + Sync {
     /// `object` is complete.
     fn stored(&self, object: &Arc<Object>);
 
-    /// The times of `entry` are these: origin time, and ttl, grace and keep.
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]);
+    /// The times of `entry` are these: origin time, and ttl, grace and keep. Nothing is done if its key does not begin with
+    /// `key`: its number may have gone to another record.
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]);
 
-    /// `entry` was tested against all bans up to `ban`.
-    fn set_ban(&self, entry: Entry, ban: u32);
+    /// `entry` was tested against all bans up to `ban`. `key` as above.
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32);
 
     /// The object of `entry` leaves memory; it was used so.
     fn note_use(&self, entry: Entry, hits: u32, last_use: u32);
@@ -180,6 +181,16 @@ pub trait Engine: Send + Sync {
     /// [`Full`] if what is in use leaves no room, or it could never fit, or variant or head is longer than allowed.
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full>;
 
+    /// Begins an object with the body of `of`, which is not written anew: all that is left to do is [`Fill::commit`]. For a
+    /// stored response that gets a new head. The length in `creation` is of no meaning. `None` where that is not possible, or
+    /// not worth it: `of` is in another store, has left the index, or its body is small.
+    ///
+    /// # Errors
+    /// As [`Engine::begin`].
+    fn begin_sharing(&self, _creation: &Creation<'_>, _of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        Ok(None)
+    }
+
     /// Counts `bytes` that only pass: they are held, but do not count against the size.
     fn count(&self, bytes: u64) -> Hold;
 
@@ -231,6 +242,11 @@ pub trait Engine: Send + Sync {
         loaded(Err(NotLoaded::Gone));
     }
 
+    /// The head of `entry` as [`Evictions::pack_head`] gave it, read on the caller's thread; `None` if it cannot be had.
+    fn read_head(&self, _entry: Entry) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Ends `entry`: it is purged, banned, replaced or expired. Durable as a purge is.
     fn remove(&self, _entry: Entry) {}
 
@@ -240,10 +256,10 @@ pub trait Engine: Send + Sync {
     }
 
     /// Sets new times of an entry whose object is not resident: origin time, and ttl, grace and keep.
-    fn set_times(&self, _entry: Entry, _origin_time: f64, _spans: [f32; 3]) {}
+    fn set_times(&self, _entry: Entry, _key: &[u8; 16], _origin_time: f64, _spans: [f32; 3]) {}
 
     /// Notes that an entry was tested against all bans up to `ban`.
-    fn set_ban(&self, _entry: Entry, _ban: u32) {}
+    fn set_ban(&self, _entry: Entry, _key: &[u8; 16], _ban: u32) {}
 
     /// Keeps a ban of that number, time and text; durable soon, and before [`Engine::sync`] returns.
     fn add_ban(&self, _number: u64, _time: f64, _text: &[u8]) {}

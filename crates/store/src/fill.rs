@@ -69,6 +69,14 @@ impl Fill {
         fill
     }
 
+    /// Of an object that shares the whole body of another: nothing is to be written.
+    pub(crate) fn shared(object: Arc<Object>, space: Arc<Space>) -> Self {
+        let filled = object.filled();
+        let mut fill = Self::new(object, space, Some(filled));
+        fill.filled = filled;
+        fill
+    }
+
     /// The object being filled.
     pub fn object(&self) -> &Arc<Object> {
         &self.object
@@ -89,7 +97,10 @@ impl Fill {
         if self.broken {
             return Err(Full);
         }
-        if self.left_in_tail() == 0 && self.left_to_come() > 0 {
+        if self.left_to_come() == 0 {
+            return Ok(&mut []);
+        }
+        if self.left_in_tail() == 0 {
             self.extend()?;
         }
         Ok(self.tail_room())
@@ -252,7 +263,7 @@ impl Fill {
     fn left_in_tail(&self) -> u64 {
         match &self.tail {
             Some(extent) => extent.end() - self.filled,
-            None => self.object.first_capacity() - self.filled,
+            None => self.object.first_capacity().saturating_sub(self.filled),
         }
     }
 

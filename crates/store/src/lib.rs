@@ -20,6 +20,7 @@ pub mod object;
 pub mod persistent;
 mod pool;
 pub mod report;
+mod shared;
 pub mod volume;
 
 pub use cursor::Cursor;

@@ -19,6 +19,7 @@ use crate::hold::Hold;
 use crate::object::Object;
 use crate::pool;
 use parking_lot::{FairMutex, Mutex};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -51,6 +52,8 @@ pub(crate) struct Space {
     /// How many evict, or wait for their turn to.
     evicting: AtomicU64,
     evictions: OnceLock<Arc<dyn Evictions>>,
+    /// How many linked objects share the body of which, by its address ([`crate::shared`]).
+    pub(crate) lent: Mutex<HashMap<usize, u32>>,
     /// Who writes what is stored to a device, if somebody does.
     keeper: OnceLock<Weak<dyn Keeper>>,
     requests: AtomicU64,
@@ -165,6 +168,21 @@ impl Engine for Memory {
         Ok(Fill::new(Arc::new(object), Arc::clone(&self.space), creation.length))
     }
 
+    fn begin_sharing(&self, creation: &Creation<'_>, of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        if !Arc::ptr_eq(&self.space, &of.space) || !of.has_body_to_share() {
+            return Ok(None);
+        }
+        let bare = Creation { length: Some(0), ..*creation };
+        let (size, _) = self.first_size(&bare).ok_or(Full)?;
+        self.space.reserve(OBJECT_BYTES + size)?;
+        self.space.objects.fetch_add(1, Ordering::Relaxed);
+        let first = First::new(0, creation.attributes.status, creation.variant, creation.head);
+        let length = Some(of.filled());
+        let object = Object::new(creation.key, &creation.attributes, length, first, Arc::clone(&self.space));
+        let shares = object.share_body(of);
+        Ok(shares.then(|| Fill::shared(Arc::new(object), Arc::clone(&self.space))))
+    }
+
     fn count(&self, bytes: u64) -> Hold {
         Hold::count(&self.space, bytes)
     }
@@ -233,6 +251,7 @@ impl Space {
             turn: FairMutex::default(),
             evicting: AtomicU64::new(0),
             evictions: OnceLock::new(),
+            lent: Mutex::default(),
             keeper: OnceLock::new(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -375,7 +394,7 @@ impl Space {
             keeper.stored(object);
         }
         // Asked before the lock is taken: it has a lock of its own.
-        let size = object.memory_size();
+        let size = object.memory_size() + object.body_owner().map_or(0, |owner| owner.memory_size());
         let mut order = self.order.lock();
         // `unlink` marks first and leaves the order after: whichever comes second sees the other.
         if !object.is_gone() {

@@ -12,7 +12,8 @@
 //! grows beyond it, or whose length is not known, gets extents, kept behind a lock while filling and final when complete,
 //! so that reading a stored object takes no lock (`body`).
 //!
-//! An object of the file engine has all of its body in extents (`file`).
+//! An object of the file engine has all of its body in extents (`file`). One that a 304 confirmed has none of its own: it
+//! shares those of another (`shared`).
 //!
 //! Its life: *filling > stored > gone*, or *filling > failed > gone*. The cache unlinks it (`mark_gone`); memory goes
 //! with the last reader.
@@ -95,13 +96,15 @@ pub struct Attributes {
 const GONE: u8 = 1;
 /// A mark: a newer object may answer the same requests.
 const SHADED: u8 = 4;
+/// A mark: other objects share its body, or have ([`crate::shared`]).
+pub(crate) const LENT: u8 = 2;
 /// A mark that never changes: its body lies in a file, as far as it is not in the window of one that outgrew the store.
 const IN_FILE: u8 = 8;
 
 /// Not on any device.
 const NO_ENTRY: u32 = u32::MAX;
 
-const _: () = assert!((GONE | SHADED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
+const _: () = assert!((GONE | LENT | SHADED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
 
 /// A stored response. See the module.
 ///
@@ -131,8 +134,8 @@ pub struct Object {
     flags: Flags,
     /// A [`State`] and the bit for a window.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
-    marks: AtomicU8,
+    /// [`GONE`], [`LENT`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
+    pub(crate) marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
 }
@@ -227,8 +230,13 @@ impl Object {
         // Either this sees the entry, or who sets that sees these times.
         fence(Ordering::SeqCst);
         if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
-            keeper.set_times(entry, origin_time, [ttl as f32, grace as f32, keep as f32]);
+            keeper.set_times(entry, self.key_half(), origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
+    }
+
+    /// The first half of its key, which an entry on a device has.
+    pub fn key_half(&self) -> &[u8; 16] {
+        self.key.first_chunk().expect("a key has 32 bytes")
     }
 
     /// What its engine's device knows it by, if it was written there.
@@ -267,7 +275,7 @@ impl Object {
     pub fn set_ban(&self, sequence: u64) -> u64 {
         let before = self.ban.fetch_max(narrow(sequence), Ordering::Relaxed);
         if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
-            keeper.set_ban(entry, narrow(sequence));
+            keeper.set_ban(entry, self.key_half(), narrow(sequence));
         }
         u64::from(before)
     }

@@ -1,6 +1,7 @@
 //! What an engine says of itself to people: for `storage.list`.
 
 use crate::engine::Health;
+use crate::volume::VolumeStatistics;
 use std::path::PathBuf;
 
 /// A store.
@@ -33,6 +34,12 @@ pub struct DeviceReport {
     pub entries: u64,
     /// Whether it can be used.
     pub health: Health,
+    /// Its tier; 0 is the fastest.
+    pub tier: usize,
+    /// Bytes that wait to be written.
+    pub unwritten: u64,
+    /// What its log has done.
+    pub log: VolumeStatistics,
 }
 
 impl Health {

@@ -230,6 +230,8 @@ struct Gauges {
 /// Those of one store, and whether it was said that it has failed.
 struct StoreGauges {
     section: StoreSection,
+    /// Those of its devices.
+    devices: Vec<observe::Live<observe::Dev>>,
     is_damaged: bool,
 }
 
@@ -257,9 +259,10 @@ impl Gauges {
         }
         control.n_lru_nuked.set(evicted);
         control.n_lru_moved.set(moved);
-        control.n_object.set(objects);
-        control.n_objectcore.set(objects);
         control.n_objecthead.set(parts.shared.index.key_count());
+        let cold = if parts.shared.index.has_devices() { parts.shared.index.cold_count() } else { 0 };
+        control.n_object.set(objects + cold);
+        control.n_objectcore.set(objects + cold);
         count_index(parts);
         count_failures(control, &parts.failures);
         count_bans(control, &parts.shared.bans);
@@ -275,7 +278,7 @@ impl StoreGauges {
             Some(_) => counters.file_store(name).map(StoreSection::File),
         };
         match section {
-            Ok(section) => Some(Self { section, is_damaged: false }),
+            Ok(section) => Some(Self { section, devices: device_sections(parts, store), is_damaged: false }),
             Err(error) => {
                 log::error("counters", &[("store", &name), ("error", &error)]);
                 None
@@ -308,11 +311,53 @@ impl StoreGauges {
                 section.g_smf_large.set(file.free_large);
             }
         }
+        if !self.devices.is_empty() {
+            let report = store.report();
+            self.devices
+                .iter()
+                .zip(&report.devices)
+                .for_each(|(section, device)| count_device(section, device));
+        }
         if store.health() == store::Health::Failed && !std::mem::replace(&mut self.is_damaged, true) {
             log::error("a store's device has failed, it is taken out of use", &[("store", &store.name())]);
         }
         store.tend();
     }
+}
+
+/// Counters of each device of `store`; of one that cannot have them, none of those behind it has any.
+fn device_sections(parts: &Parts, store: &dyn store::Engine) -> Vec<observe::Live<observe::Dev>> {
+    let sections = (0..store.devices().len()).map_while(|number| {
+        let section = parts.counters.device(store.name(), number);
+        section
+            .inspect_err(|error| log::error("counters", &[("store", &store.name()), ("error", error)]))
+            .ok()
+    });
+    sections.collect()
+}
+
+fn count_device(section: &observe::Dev, device: &store::DeviceReport) {
+    let log = &device.log;
+    section.tier.set(device.tier as u64);
+    section.healthy.set(u64::from(device.health == store::Health::Good));
+    section.g_entries.set(device.entries);
+    section.g_bytes.set(device.used);
+    section.g_space.set(device.size.saturating_sub(device.used));
+    section.g_unwritten.set(device.unwritten);
+    section.c_written.set(log.written);
+    section.c_written_bytes.set(log.written_bytes);
+    section.c_device_bytes.set(log.device_written_bytes);
+    section.c_reinserted.set(log.reinserted);
+    section.c_evicted.set(log.evicted);
+    section.c_regions.set(log.regions_evicted);
+    section.c_read.set(log.opened);
+    section.c_read_bytes.set(log.device_read_bytes);
+    section.c_read_fail.set(log.read_errors);
+    section.c_damaged.set(log.damaged);
+    section.c_scrubbed.set(log.scrubbed);
+    section.c_journal.set(log.journal_syncs);
+    section.c_checkpoint.set(log.checkpoints);
+    section.g_bans.set(log.bans);
 }
 
 /// What need not be counted where it happens, because it follows from what is.

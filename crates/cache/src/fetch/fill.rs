@@ -4,6 +4,7 @@ use super::filling::{Broken, Job, broken};
 use super::filters::Filters;
 use super::state::{Answer, Fetch, Fetched, Step};
 use super::{part, private, storing, update};
+use crate::known::Known;
 use copal_net as net;
 use copal_observe as observe;
 use copal_origin as origin;
@@ -15,7 +16,7 @@ use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use store::{Cursor, Flags};
+use store::{Cursor, Fill, Flags};
 
 /// How much of a body of unknown length is read before its first extent is chosen.
 const FIRST_READ: usize = 16 << 10;
@@ -145,7 +146,7 @@ fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
     Fetched::Stored(object)
 }
 
-/// A new object with the stale one's body and the merged head. If the stale one is still filling, this waits for it.
+/// A new object with the stale one's body and the merged head. The body is shared where the store can, else copied. If the stale one is still filling, this waits for it.
 pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let Some(stale) = fetch.stale.clone() else { return Step::Done(Fetched::Failed) };
     if stale.state() != store::State::Stored && !completed(stale.object()).await {
@@ -162,6 +163,10 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let coding = stale.flags().0 & (Flags::GZIPPED | Flags::RECODED | Flags::CHECKED | Flags::SPARSE);
     // None for an object in segments: its segments stay where they are.
     let length = stale.object().length();
+    if let Some(fill) = storing::begin_sharing(fetch, variant, coding, stale.object()) {
+        storing::publish(fetch, &fill);
+        return Step::Done(confirmed(fetch, &stale, fill, length));
+    }
     let Some(mut fill) = storing::begin(fetch, variant, length, coding) else {
         fetch.release();
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
@@ -195,22 +200,33 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
         let answer = Answer { connection: None, framing: copal_wire::h1::ResponseFraming::None };
         return Box::pin(private::private(fetch, answer, Vec::new(), Filters::default())).await;
     }
-    let object = Arc::clone(fill.object());
     if stale.sparse().is_some() {
         // Committed before it is published: without its layout it would be taken for empty.
+        let object = Arc::clone(fill.object());
         fill.commit();
         storing::insert(fetch, &object);
-    } else {
-        storing::publish(fetch, &fill);
-        fill.commit();
+        return Step::Done(replaced(fetch, &stale, object, length));
     }
+    storing::publish(fetch, &fill);
+    Step::Done(confirmed(fetch, &stale, fill, length))
+}
+
+/// The new object is complete, and there for all.
+fn confirmed(fetch: &mut Fetch, stale: &Known, fill: Fill, length: Option<u64>) -> Fetched {
+    let object = Arc::clone(fill.object());
+    fill.commit();
+    replaced(fetch, stale, object, length)
+}
+
+/// `object` stands for what `stale` stood for.
+fn replaced(fetch: &mut Fetch, stale: &Known, object: Arc<store::Object>, length: Option<u64>) -> Fetched {
     if !fetch.by_other {
         // The new object stands in its place, whatever its variant was.
         fetch.local.shared.index.unlink(stale.object());
     }
     fetch.log.stored_body = length;
     fetch.log.end_body();
-    Step::Done(Fetched::Stored(object))
+    Fetched::Stored(object)
 }
 
 /// Waits until `object` is stored; false if it fails.

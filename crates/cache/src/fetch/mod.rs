@@ -14,6 +14,7 @@
 mod begin;
 mod change;
 mod conclude;
+mod decision;
 mod error;
 mod failure;
 mod fill;

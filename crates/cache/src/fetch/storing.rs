@@ -80,13 +80,7 @@ pub(super) fn try_begin(
     fetch.response.fields.remove_known(Field::TransferEncoding);
     let mut head = Vec::new();
     catalog::head::join(&fetch.response, &mut head);
-    let validator =
-        fetch.response.fields.has_known(Field::Etag) || fetch.response.fields.has_known(Field::LastModified);
-    let mut flags = coding | if validator { Flags::VALIDATOR } else { 0 };
-    if fetch.local.shared.index.tags.are_in(&fetch.response.fields) {
-        flags |= Flags::TAGGED;
-    }
-    let attributes = attributes(fetch, fetch.ttl, flags);
+    let attributes = stored_attributes(fetch, coding);
     let creation = Creation { key: fetch.key, attributes, variant, head: &head, length };
     let begun = engine.begin(&creation).or_else(|store::Full| {
         // This thread's hot table may hold on to objects that were evicted.
@@ -96,6 +90,35 @@ pub(super) fn try_begin(
     let fill = begun.ok()?;
     log_storage(fetch, engine);
     Some(fill)
+}
+
+/// Begins to store the response with the body of `stale`, which stays where it is. `None` where the store would copy it.
+pub(super) fn begin_sharing(
+    fetch: &mut Fetch,
+    variant: &[u8],
+    coding: u8,
+    stale: &Arc<store::Object>,
+) -> Option<Fill> {
+    let engine = engine(fetch);
+    fetch.response.fields.remove_known(Field::TransferEncoding);
+    let mut head = Vec::new();
+    catalog::head::join(&fetch.response, &mut head);
+    let attributes = stored_attributes(fetch, coding);
+    let creation = Creation { key: fetch.key, attributes, variant, head: &head, length: stale.length() };
+    let fill = engine.begin_sharing(&creation, stale).ok().flatten()?;
+    log_storage(fetch, &*engine);
+    Some(fill)
+}
+
+/// The attributes of the response as it is stored.
+fn stored_attributes(fetch: &Fetch, coding: u8) -> Attributes {
+    let validator =
+        fetch.response.fields.has_known(Field::Etag) || fetch.response.fields.has_known(Field::LastModified);
+    let mut flags = coding | if validator { Flags::VALIDATOR } else { 0 };
+    if fetch.local.shared.index.tags.are_in(&fetch.response.fields) {
+        flags |= Flags::TAGGED;
+    }
+    attributes(fetch, fetch.ttl, flags)
 }
 
 pub(super) fn no_room(fetch: &mut Fetch, engine: &dyn Engine) {

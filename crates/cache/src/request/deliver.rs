@@ -79,7 +79,7 @@ pub(crate) async fn step(exchange: &mut Exchange) -> Step {
     Step::Done(Outcome::Deliver)
 }
 
-/// The origin is asked for this client alone, as it asked.
+/// Drops the response, so that the origin is asked for this client alone.
 fn own_answer(exchange: &mut Exchange) -> Step {
     exchange.body = Body::Empty;
     exchange.obj = Obj::None;
@@ -154,7 +154,7 @@ fn prepare(exchange: &mut Exchange) {
     exchange.log_response_head();
 }
 
-/// What the client gets of it, after VCL: 304, a range, or all; and how it is framed.
+/// Shapes the response after VCL: a 304, a range, or all; and how it is framed.
 fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     if exchange.esi_level > 0 {
         return included(exchange);
@@ -199,7 +199,7 @@ fn shape(exchange: &mut Exchange) -> Result<(), Unknown> {
     Ok(())
 }
 
-/// VCL names a filter that is none: there is nothing to send.
+/// VCL names an unknown filter: there is nothing to send.
 fn refuse(exchange: &mut Exchange, unknown: &Unknown) -> Step {
     exchange.records.fmt(Tag::Error, format_args!("{unknown}"));
     exchange.records.text(Tag::Error, b"Failure to push processors");
@@ -208,7 +208,7 @@ fn refuse(exchange: &mut Exchange, unknown: &Unknown) -> Step {
     Step::Done(Outcome::Close)
 }
 
-/// The body of an include: it has no head and no framing of its own.
+/// Prepares the body of an include, which has no head and no framing.
 fn included(exchange: &mut Exchange) -> Result<(), Unknown> {
     let wanted = filters::wanted(exchange)?;
     filters::apply(exchange, wanted);
@@ -218,7 +218,7 @@ fn included(exchange: &mut Exchange) -> Result<(), Unknown> {
     Ok(())
 }
 
-/// A body that goes through filters, or a part of it.
+/// Frames a body that goes through filters, or a part of it.
 fn changed(exchange: &mut Exchange, wanted: Changes, wants_part: bool) {
     let Some(length) = filters::apply(exchange, wanted) else {
         return set_unknown_length(exchange);
@@ -240,7 +240,7 @@ fn changed(exchange: &mut Exchange, wanted: Changes, wants_part: bool) {
     set_length(exchange, length);
 }
 
-/// What the request's conditions make of a good response.
+/// The verdict of the request's conditions on a good response.
 fn precondition(exchange: &Exchange) -> Precondition {
     let received = match &exchange.obj {
         Obj::Stored(known) => known.origin_time(),
@@ -312,7 +312,7 @@ fn of_stored(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     }
 }
 
-/// Answers the request's range from a part that is kept by itself.
+/// Answers the request's range from a standalone part.
 fn part_of_part(exchange: &mut Exchange, known: &Rc<KnownObject>) -> bool {
     let Some(part) = StandalonePart::of_object(known).filter(|_| exchange.rfc) else { return false };
     let Some((first, last)) = part.answer(&exchange.request.fields) else { return false };

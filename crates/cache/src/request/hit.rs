@@ -45,7 +45,7 @@ pub(crate) async fn step(
     } else {
         exchange.decide(Sub::Hit).await
     };
-    // Passing, failing and restarting give the right to fetch up: somebody who waits takes it.
+    // Passing, failing and restarting give the right to fetch up: a request that waits takes it.
     match action {
         Action::Deliver => {
             deliver(exchange, &known, busy);

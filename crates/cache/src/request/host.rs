@@ -114,7 +114,7 @@ impl Exchange {
             }
             Var::ObjReason => copy(stored.map_or(self.response.reason.as_slice(), |known| known.reason())),
             Var::ObjProto => copy(b"HTTP/1.1"),
-            // Who fetched it hit nothing, however many others have meanwhile.
+            // For the request that fetched it the count is 0, whatever hits others have had meanwhile.
             Var::ObjHits => {
                 Value::Int(stored.filter(|_| self.hit).map_or(0, |known| i64::from(known.hits())))
             }

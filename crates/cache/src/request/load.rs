@@ -12,7 +12,7 @@ use std::future::{Future as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-/// A device that does not answer for so long is not waited for: the request is a miss.
+/// The longest wait for a device. After that the request is a miss.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn step(exchange: &mut Exchange) -> Step {

@@ -51,7 +51,7 @@ fn note_demand(exchange: &mut Exchange) {
     }
 }
 
-/// A fresh hit on an object that this thread knows already.
+/// A fresh hit on an object in this thread's hot table.
 fn hot(exchange: &mut Exchange) -> Option<Step> {
     if exchange.always_miss {
         return None;
@@ -93,7 +93,7 @@ fn fits_by_meaning(object: &Object, request: &Fields) -> bool {
     rules::vary::matches_normalised(object.variant(), request, language)
 }
 
-/// Whether an object that is kept as a part by itself has what the request wants; `None` of others.
+/// Whether a standalone part has what the request wants; `None` of other objects.
 fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
     let mut fields = Fields::new();
     catalog::head::load(object.head(), &mut fields);
@@ -105,7 +105,7 @@ fn has_part(exchange: &Exchange, object: &Object) -> Option<bool> {
     Some(exchange.rfc && exchange.request.method == b"GET" && part.is_some_and(answers))
 }
 
-/// Looks into the index. A request that waits says by `waited` what there was when it began to.
+/// Looks the request's key up in the index. `waited` is what there was when the request began to wait, if it does.
 pub(super) fn search(
     exchange: &Exchange,
     now: Time,
@@ -116,7 +116,7 @@ pub(super) fn search(
     with_query(exchange, now, waited, &banned, |query| exchange.local.shared.index.lookup(query, waiter))
 }
 
-/// What a lookup would come to, without doing anything about it; and what the request's directives make of that.
+/// The result that a lookup would have, without its effects, and with the request's directives applied.
 pub(crate) fn peek(exchange: &mut Exchange) -> Peeked {
     note_demand(exchange);
     let mut peeked = peek_all(exchange);
@@ -130,7 +130,7 @@ pub(crate) fn peek(exchange: &mut Exchange) -> Peeked {
     peeked
 }
 
-/// What stands under the key, whatever VCL wants of it.
+/// The objects under the key, without regard to the request's directives.
 pub(crate) fn peek_all(exchange: &Exchange) -> Peeked {
     let banned = |object: &Arc<Object>| ban_of(exchange, object).is_some();
     let peek = |query: &Query<'_>| exchange.local.shared.index.peek(query);
@@ -192,7 +192,7 @@ fn is_excused(exchange: &Exchange, object: &Object, graceful: bool, now: Time) -
     outage.may_be_stale && own.is_some_and(|own| now < object.origin_time() + object.ttl().max(0.0) + own)
 }
 
-/// Notes what a stale object stands in for, whose origin failed a moment ago.
+/// Notes the failure of the origin for which a stale object stands in.
 fn note_outage(exchange: &mut Exchange, object: &Object) {
     exchange.local.counters.stale_if_error.inc();
     let outage = exchange.local.shared.outages.of(object, exchange.now);
@@ -207,7 +207,7 @@ fn is_banned(exchange: &Exchange, object: &Arc<Object>) -> bool {
     shared.bans.hits(object, (exchange.request.target.as_slice(), &exchange.request.fields))
 }
 
-/// The most variants that are looked at to be asked about.
+/// The most variants considered for the condition of a fetch.
 const LOOKED_AT: usize = 32;
 
 /// What is stored under the request's key and may be asked about, whether it fits or not, the newest first; nothing for who
@@ -230,7 +230,7 @@ fn predict(variant: &[u8], request: &Fields) -> Vec<u8> {
     rules::vary::build(&example, request).unwrap_or_default()
 }
 
-/// Waits until the running fetch ends, or for as long as the time-out allows; then the next step.
+/// Waits until the running fetch ends, or until the time-out; then the next step.
 pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     exchange.local.counters.busy_sleep.inc();
     let id = exchange.local.waiter_id();
@@ -265,7 +265,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
             search(exchange, now, waited, None)
         }
     };
-    // What was brought is not held on to.
+    // The object that was handed over need not be held any longer.
     exchange.insistent = None;
     if let (Found::Hit(_) | Found::Stale(..), Some(waited)) = (&found, waited) {
         exchange.handled.collapsed(waited.missed);
@@ -278,7 +278,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
     step
 }
 
-/// A place on a waiting list, given up on drop.
+/// An entry in a waiting list, removed on drop.
 pub(super) struct Waiting {
     index: Arc<catalog::index::Index>,
     key: catalog::index::Key,
@@ -286,7 +286,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// The place number `id` of those who wait for what is under the exchange's key.
+    /// The entry `id` in the list of those who wait under the exchange's key.
     pub(super) fn new(exchange: &Exchange, id: u64) -> Self {
         Self { index: Arc::clone(&exchange.local.shared.index), key: exchange.key, id }
     }
@@ -315,7 +315,7 @@ fn restrained(exchange: &mut Exchange, found: &Found) -> Option<Step> {
         return Some(Step::Synth(504, None));
     }
     if directives.no_store {
-        // Its answer is for it alone, and nobody waits for that.
+        // Its answer is for this client alone, so that no other request waits for it.
         exchange.handled.missed(missed);
         exchange.reason = Reason::RequestNoStore;
         return Some(Step::Pass);

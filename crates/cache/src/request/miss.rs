@@ -1,4 +1,4 @@
-//! `vcl_miss`: fetch it, for this request and all who wait.
+//! `vcl_miss`: fetch it, for this request and for all that wait.
 
 use super::step::{Step, fail};
 use super::{lookup, upload};
@@ -76,7 +76,7 @@ async fn head(
             fetch
         }
         None => {
-            // Who waits for a body must not wait for this.
+            // Requests that wait for a body must not wait for this fetch.
             busy.release();
             exchange.fetch(fetch::Purpose::Pass)
         }
@@ -86,7 +86,7 @@ async fn head(
     take(exchange, &mut fetch, fetched)
 }
 
-/// Takes what `fetch` brought as the request's object.
+/// Takes the result of `fetch` as the request's object.
 pub(crate) fn take(exchange: &mut Exchange, fetch: &mut fetch::Fetch, fetched: fetch::Fetched) -> Step {
     let stored = matches!(
         &fetched,

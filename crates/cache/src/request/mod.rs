@@ -18,6 +18,7 @@
 
 mod begin;
 mod cache_status;
+mod decision;
 pub(crate) mod deliver;
 mod demand;
 mod esi;
@@ -58,6 +59,7 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
         exchange.records.text(copal_observe::Tag::Error, b"no VCL is active");
         return Outcome::Close;
     }
+    let purges = exchange.local.purges();
     let mut step = Step::Recv;
     loop {
         step = match step {
@@ -113,7 +115,12 @@ pub(crate) async fn run(exchange: &mut Exchange, body: &mut dyn RequestBody) -> 
             }
             Step::Deliver => deliver::step(exchange).await,
             Step::Restart => restart::step(exchange),
-            Step::Done(outcome) => return outcome,
+            Step::Done(outcome) => {
+                if exchange.current.settings.sync_purges && exchange.local.purges() != purges {
+                    Box::pin(crate::purge::durable(exchange)).await;
+                }
+                return outcome;
+            }
         };
     }
 }

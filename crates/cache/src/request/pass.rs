@@ -44,7 +44,7 @@ pub(crate) async fn step(exchange: &mut Exchange, body: &mut dyn RequestBody) ->
     }
 }
 
-/// What the request may change, if it is such a one and the RFCs decide.
+/// The targets that the request may change, if its method is unsafe and the RFCs decide.
 async fn change(exchange: &mut Exchange) -> Option<Change> {
     if !exchange.rfc || !rules::invalidate::is_unsafe(&exchange.request.method) {
         return None;

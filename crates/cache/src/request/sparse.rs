@@ -20,7 +20,7 @@ use std::rc::Rc;
 use wire::RequestHead;
 use wire::range::{Multipart, Ranges};
 
-/// The object, if its body is in pieces.
+/// The object, if its body is in segments.
 #[inline]
 pub(super) fn of(exchange: &Exchange) -> Option<Rc<Known>> {
     match &exchange.obj {
@@ -29,7 +29,7 @@ pub(super) fn of(exchange: &Exchange) -> Option<Rc<Known>> {
     }
 }
 
-/// Waits for the first piece of what the client will get. Gives the next step, if that is not to deliver it.
+/// Waits for the first segment that the client will get. The next step, if that is not to deliver the object.
 pub(super) async fn open(exchange: &mut Exchange, known: &Rc<Known>) -> Option<Step> {
     let Some(ranges) = wanted(exchange, known) else {
         exchange.close_segments();
@@ -104,7 +104,7 @@ fn restrained(exchange: &mut Exchange, reader: &mut Reader) -> Option<Step> {
     Some(Step::Pass)
 }
 
-/// What the client will get of it, as far as that is seen now: VCL may change its mind yet. `None` if nothing.
+/// The ranges that the client will get, unless VCL changes that later; `None` if it gets no body.
 pub(crate) fn wanted(exchange: &Exchange, known: &Known) -> Option<Vec<(u64, u64)>> {
     let total = known.length()?;
     let whole = Some(vec![(0, total)]);
@@ -158,7 +158,7 @@ fn spans(parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
     parts.iter().map(|&(first, last)| (first, last + 1)).collect()
 }
 
-/// The parts of `known` that `frame` lays out, whether its body is in pieces or not.
+/// The parts of `known` that `frame` lays out, whether its body is in segments or not.
 pub(super) fn parts(exchange: &mut Exchange, known: &Rc<Known>, frame: Multipart) -> Body {
     if known.sparse().is_none() {
         return Body::made_by(Parts::new(known, frame));
@@ -167,13 +167,13 @@ pub(super) fn parts(exchange: &mut Exchange, known: &Rc<Known>, frame: Multipart
         .map_or(Body::Empty, |reader| Body::made_by(Parts::of_pieces(reader, frame)))
 }
 
-/// The reader that was opened, if it is of these ranges, else another.
+/// The reader that was opened, if it reads these ranges, else a new one.
 fn opened(exchange: &mut Exchange, known: &Rc<Known>, ranges: Vec<(u64, u64)>) -> Option<Box<Reader>> {
     let opened = exchange.sparse.take().filter(|reader| reader.is_for(known, &ranges));
     opened.or_else(|| reader(exchange, known, ranges))
 }
 
-/// The bytes `from..end` of `known`, whether that is in pieces or not; the one that was opened, if it is of these.
+/// The bytes `from..end` of `known`, whether its body is in segments or not.
 pub(super) fn body(exchange: &mut Exchange, known: &Rc<Known>, from: u64, end: u64) -> Body {
     let Some(layout) = known.sparse() else { return Body::object(known, from, end) };
     let ranges = vec![(from, end.min(layout.total))];

@@ -33,7 +33,7 @@ pub(crate) async fn step(exchange: &mut Exchange, status: u16, reason: Option<Te
         // There were too many: that is what this answer says.
         Action::Restart => exchange.reason = Reason::TooManyRestarts,
         _ => {
-            // Making the answer failed: what is left is one that nobody can change, and that ends the connection.
+            // VCL failed while making the answer: a fixed answer goes out, and the connection ends.
             exchange.close = true;
             exchange.synthetic.clear();
             prepare(exchange, 503, Some(Text::from("VCL failed")), waits);

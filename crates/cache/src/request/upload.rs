@@ -14,7 +14,7 @@ use std::future::poll_fn;
 /// How much is read at once.
 const PIECE: usize = 16 << 10;
 
-/// Has a client that waits for `100 Continue` send its body, once `vcl_recv` has said what becomes of the request.
+/// Has a client that waits for `100 Continue` send its body, once `vcl_recv` has decided.
 ///
 /// What is passed will be read, so that nothing is won by waiting longer, unless VCL says so. A pipe reads nothing here,
 /// and the backend does not see the client's `Expect`. All else may be answered without the body; where it is read after
@@ -43,7 +43,7 @@ fn log_told(exchange: &mut Exchange, body: &mut dyn RequestBody) {
     }
 }
 
-/// Logs what came of the request's body in a fetch, which ended it at `ended` if it sent it on as it came.
+/// Logs the request's body after a fetch; `ended` is when it ended, if the fetch sent it on as it came.
 pub(crate) fn fetched(exchange: &mut Exchange, body: &mut dyn RequestBody, ended: Option<Time>) {
     if ended.is_some() {
         // Varnish reads it into a piece of this store on its way.
@@ -81,7 +81,7 @@ pub(crate) async fn read(exchange: &mut Exchange, body: &mut dyn RequestBody, li
     true
 }
 
-/// Where a request body is kept: in `req.storage` or else in `Transient`.
+/// The store for a request's body: `req.storage`, else `Transient`.
 fn store(exchange: &Exchange) -> std::sync::Arc<dyn copal_store::Engine> {
     let stores = &exchange.local.shared.stores;
     let wanted = exchange.storage_hint.as_ref().and_then(|name| stores.find(name));

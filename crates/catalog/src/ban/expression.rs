@@ -11,7 +11,7 @@
 
 use base::{Seconds, Time};
 use copal_base as base;
-use copal_store::Object;
+use copal_store::{Facts, Object};
 use copal_vcl::regex::Regex;
 use copal_wire::Fields;
 use std::cell::OnceCell;
@@ -68,24 +68,56 @@ pub type Request<'request> = (&'request [u8], &'request Fields);
 
 /// What a ban is tested against.
 pub(super) struct Subject<'a> {
-    object: &'a Object,
+    response: Response<'a>,
     request: Option<Request<'a>>,
-    /// The object's head, taken apart once a ban asks for a field of it.
+    /// The head, taken apart once a ban asks for a field of it.
     fields: OnceCell<Fields>,
+}
+
+/// A stored response, in memory or on a device.
+enum Response<'a> {
+    Object(&'a Object),
+    Entry(&'a Facts, &'a [u8]),
 }
 
 impl<'a> Subject<'a> {
     /// `object` as `request` meets it, or by itself.
     pub(super) fn new(object: &'a Object, request: Option<Request<'a>>) -> Self {
-        Self { object, request, fields: OnceCell::new() }
+        Self { response: Response::Object(object), request, fields: OnceCell::new() }
+    }
+
+    /// What stands on a device, with its head.
+    pub(super) fn on_device(facts: &'a Facts, head: &'a [u8]) -> Self {
+        Self { response: Response::Entry(facts, head), request: None, fields: OnceCell::new() }
     }
 
     fn fields(&self) -> &Fields {
         self.fields.get_or_init(|| {
             let mut fields = Fields::new();
-            crate::head::load(self.object.head(), &mut fields);
+            let head = match self.response {
+                Response::Object(object) => object.head(),
+                Response::Entry(_, head) => head,
+            };
+            crate::head::load(head, &mut fields);
             fields
         })
+    }
+
+    fn status(&self) -> u16 {
+        match self.response {
+            Response::Object(object) => object.status(),
+            Response::Entry(facts, _) => facts.status,
+        }
+    }
+
+    /// Origin time, ttl, grace and keep.
+    fn times(&self) -> (Time, Seconds, Seconds, Seconds) {
+        match self.response {
+            Response::Object(object) => (object.origin_time(), object.ttl(), object.grace(), object.keep()),
+            Response::Entry(facts, _) => {
+                (facts.origin_time, facts.ttl.into(), facts.grace.into(), facts.keep.into())
+            }
+        }
     }
 }
 
@@ -309,16 +341,16 @@ fn push_duration(out: &mut Vec<u8>, seconds: Seconds) {
 impl Test {
     /// `None` if that depends on the request, which is not there.
     fn holds(&self, subject: &Subject<'_>, time: Time) -> Option<bool> {
-        let object = subject.object;
+        let (origin_time, ttl, grace, keep) = subject.times();
         Some(match &self.field {
             Field::Url => self.condition.holds_for_text(Some(subject.request?.0)),
             Field::RequestHeader(name) => self.condition.holds_for_text(subject.request?.1.get(name)),
             Field::ObjectHeader(name) => self.condition.holds_for_text(subject.fields().get(name)),
-            Field::Status => self.condition.holds_for_text(Some(object.status().to_string().as_bytes())),
-            Field::Ttl => self.condition.holds_for_number(object.origin_time() + object.ttl() - time),
-            Field::Grace => self.condition.holds_for_number(object.grace()),
-            Field::Keep => self.condition.holds_for_number(object.keep()),
-            Field::Age => self.condition.holds_for_number(time - object.origin_time()),
+            Field::Status => self.condition.holds_for_text(Some(subject.status().to_string().as_bytes())),
+            Field::Ttl => self.condition.holds_for_number(origin_time + ttl - time),
+            Field::Grace => self.condition.holds_for_number(grace),
+            Field::Keep => self.condition.holds_for_number(keep),
+            Field::Age => self.condition.holds_for_number(time - origin_time),
         })
     }
 }

@@ -177,16 +177,21 @@ impl List {
         }
     }
 
+    /// What stood at `from` in the index stands at `to` now.
+    pub(super) fn shift(&self, from: u64, to: u64) {
+        if let Some(ban) = self.place(to) {
+            ban.objects.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(ban) = self.place(from) {
+            ban.objects.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// An object of the index was tested up to `to`.
     pub(super) fn advance(&self, object: &Object, to: u64) {
         let from = object.set_ban(to);
         if from < to {
-            if let Some(ban) = self.place(to) {
-                ban.objects.fetch_add(1, Ordering::Relaxed);
-            }
-            if let Some(ban) = self.place(from) {
-                ban.objects.fetch_sub(1, Ordering::Relaxed);
-            }
+            self.shift(from, to);
         }
     }
 

@@ -15,7 +15,7 @@ use super::expression::{Expression, Hit, Subject};
 use crate::index::{Index, Picked};
 use base::{Seconds, Time};
 use copal_base as base;
-use copal_store::Object;
+use copal_store::{Entry, Facts, Object};
 use std::sync::Arc;
 
 /// How long it rests when there is nothing to do; and a bit more for each ban, since looking for work looks at them all.
@@ -24,6 +24,9 @@ const IDLE_PER_BAN: Seconds = 2e-6;
 
 /// How long it rests when no ban is left but the newest, which stands there for new objects.
 const QUIET: Seconds = 0.2;
+
+/// How many heads it reads from devices in one step.
+const READS: usize = 16;
 
 /// How many objects it may pass by in one step, for each that it may test.
 const LOOK: usize = 20;
@@ -88,24 +91,21 @@ impl Plan {
         self.tests.last().map_or(0, |test| test.0)
     }
 
-    fn concerns(&self, object: &Object) -> bool {
-        let stands_at = object.ban();
+    fn concerns(&self, stands_at: u64) -> bool {
         stands_at < self.newest() || stands_at <= self.cutoff
     }
 
-    /// Tests an object, the oldest ban first.
-    pub(super) fn judge(&self, object: &Object, tested: &mut Tested) -> Fate {
-        let stands_at = object.ban();
+    /// Tests what was tested up to `stands_at`, the oldest ban first.
+    pub(super) fn judge(&self, stands_at: u64, subject: &Subject<'_>, tested: &mut Tested) -> Fate {
         if stands_at <= self.cutoff {
             return Fate::CutOff;
         }
-        let subject = Subject::new(object, None);
         for (sequence, time, expression) in &self.tests {
             if *sequence <= stands_at {
                 continue;
             }
             tested.bans += 1;
-            if expression.hits(&subject, *time, &mut tested.conditions) == Hit::Yes {
+            if expression.hits(subject, *time, &mut tested.conditions) == Hit::Yes {
                 return Fate::Banned;
             }
         }
@@ -127,6 +127,8 @@ struct Pass {
     shard: usize,
     /// Objects of the last shard that are still to be tested.
     waiting: Vec<Arc<Object>>,
+    /// And entries, whose heads are on devices.
+    entries: Vec<(Entry, Facts)>,
 }
 
 impl Lurker {
@@ -143,7 +145,7 @@ impl Lurker {
             self.pass = None;
         } else if self.pass.is_none() {
             let plan = index.bans().plan(now - pace.age, pace.cutoff);
-            self.pass = plan.map(|plan| Pass { plan, shard: 0, waiting: Vec::new() });
+            self.pass = plan.map(|plan| Pass { plan, shard: 0, waiting: Vec::new(), entries: Vec::new() });
         }
         let Some(mut pass) = self.pass.take() else {
             index.bans().drop_tail();
@@ -184,18 +186,26 @@ impl Pass {
                     return Some(pace.sleep);
                 }
             }
+            let mut read = 0;
+            while let Some((entry, facts)) = self.entries.pop() {
+                self.visit_entry(index, entry, &facts);
+                read += 1;
+                if read >= READS {
+                    return Some(pace.sleep);
+                }
+            }
             if seen >= batch.saturating_mul(LOOK) {
                 return Some(pace.sleep.min(IDLE));
             }
             let plan = &self.plan;
-            match index.pick_unless_busy(self.shard, |object| plan.concerns(object)) {
+            match index.pick_unless_busy(self.shard, |stands_at| plan.concerns(stands_at)) {
                 Picked::End => return None,
                 Picked::Busy => {
                     index.bans().count_contention();
                     return Some(pace.holdoff.max(0.001));
                 }
-                Picked::Objects(objects, count) => {
-                    self.waiting = objects;
+                Picked::Wanted(objects, entries, count) => {
+                    (self.waiting, self.entries) = (objects, entries);
                     self.shard += 1;
                     seen += count;
                 }
@@ -205,10 +215,16 @@ impl Pass {
 
     fn visit(&self, index: &Index, object: &Arc<Object>, killed: &mut dyn FnMut(&Object, &'static str)) {
         let mut tested = Tested::default();
-        let fate = self.plan.judge(object, &mut tested);
+        let fate = self.plan.judge(object.ban(), &Subject::new(object, None), &mut tested);
         let ended = match fate {
             Fate::Lives(up_to) => {
-                index.while_linked(object, || index.bans().advance(object, up_to));
+                let linked = index.while_linked(object, || index.bans().advance(object, up_to));
+                // Evicted meanwhile, its entry stands for it.
+                if let Some(entry) = object.entry().filter(|_| !linked)
+                    && let Some(half) = object.key().first_chunk()
+                {
+                    index.advance_entry(entry, half, up_to);
+                }
                 false
             }
             Fate::Banned | Fate::CutOff => index.unlink(object),
@@ -220,5 +236,24 @@ impl Pass {
                 if fate == Fate::CutOff { "killed for lurker cutoff" } else { "banned by lurker" },
             );
         }
+    }
+
+    /// As [`Pass::visit`], of what is on a device.
+    fn visit_entry(&self, index: &Index, entry: Entry, facts: &Facts) {
+        let mut tested = Tested::default();
+        let stands_at = u64::from(facts.ban);
+        let fate = match index.read_head(entry) {
+            Some(head) => self.plan.judge(stands_at, &Subject::on_device(facts, &head), &mut tested),
+            // What cannot be tested must not stay: the ban will be forgotten.
+            None => Fate::CutOff,
+        };
+        let ended = match fate {
+            Fate::Lives(up_to) => {
+                index.advance_entry(entry, &facts.key, up_to);
+                false
+            }
+            Fate::Banned | Fate::CutOff => index.end_standing(entry, facts),
+        };
+        index.bans().count_lurker(tested, fate, ended);
     }
 }

@@ -240,7 +240,10 @@ fn a_ban_that_comes_during_a_fetch_is_not_missed() {
 /// Runs the plan on objects; what becomes of each.
 fn judge(plan: &Plan, objects: &[Arc<Object>]) -> (Vec<Fate>, Tested) {
     let mut tested = Tested::default();
-    let fates = objects.iter().map(|object| plan.judge(object, &mut tested)).collect();
+    let fates = objects
+        .iter()
+        .map(|object| plan.judge(object.ban(), &Subject::new(object, None), &mut tested))
+        .collect();
     (fates, tested)
 }
 

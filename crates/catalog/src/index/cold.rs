@@ -255,6 +255,17 @@ impl Shard {
         !self.cold.is_empty()
     }
 
+    pub(super) fn count_cold(&self) -> usize {
+        self.cold.len()
+    }
+
+    /// The cold entries that are wanted by the ban up to which they were tested, segments aside.
+    pub(super) fn pick_cold(&self, engines: &Engines, wanted: impl Fn(u64) -> bool) -> Vec<(Entry, Facts)> {
+        let facts = |entry| Some((entry, engines.facts(entry)?));
+        let entries = self.cold.all().filter_map(facts);
+        entries.filter(|(_, facts)| !facts.is_piece() && wanted(facts.ban.into())).collect()
+    }
+
     /// Takes a request off the lists of those who wait for a load.
     pub(super) fn stop_waiting_for_loads(&mut self, id: u64) {
         self.cold.stop_waiting(id);
@@ -440,12 +451,13 @@ impl Index {
             let waiting = shard.cold.loading.remove(&entry).unwrap_or_default();
             match result {
                 Ok(object) if object.key() == key && shard.cold.remove(entry, key) => {
-                    // They may have been shortened since the device was asked.
+                    // They may have been changed since the device was asked.
                     if let Some(facts) = self.engines().facts(entry).filter(|facts| !facts.is_piece()) {
                         let spans = (facts.ttl.into(), facts.grace.into(), facts.keep.into());
                         if (object.ttl(), object.grace(), object.keep()) != spans {
                             object.set_times(facts.origin_time, spans.0, spans.1, spans.2);
                         }
+                        object.set_ban(facts.ban.into());
                     }
                     shard.take_in(object);
                     (waiting, None)
@@ -552,7 +564,7 @@ impl Index {
         let (ttl, grace, keep) = remainder.of(facts.origin_time, before, now);
         let shorter = (ttl, grace, keep) != before && shard.cold.has(entry, &facts.key);
         if shorter {
-            engine.set_times(entry, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
+            engine.set_times(entry, &facts.key, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
         shorter
     }
@@ -563,8 +575,11 @@ impl Index {
     }
 
     /// Ends the cold entries of shard `number` for which `ends` is true: how many of them, and how many there were; `None`
-    /// beyond the last shard.
+    /// beyond the last shard, and where there is no device.
     pub fn sweep_cold(&self, number: usize, ends: impl Fn(&Facts) -> bool) -> Option<(usize, usize)> {
+        if !self.has_devices() {
+            return None;
+        }
         let shard = self.shards.get(number)?.lock();
         let count = shard.cold.len();
         let found: Vec<(Entry, Facts)> = shard
@@ -575,6 +590,37 @@ impl Index {
             .collect();
         drop(shard);
         Some((found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts)).count(), count))
+    }
+
+    /// The head of an entry as the cache keeps heads, read from its device on the caller's thread.
+    pub(crate) fn read_head(&self, entry: Entry) -> Option<Vec<u8>> {
+        crate::head::unpack(&self.engines().of(entry)?.read_head(entry)?)
+    }
+
+    /// What `entry` stands for, which has these facts, was tested against the bans up to `to`: it is noted where it is now,
+    /// in memory or not.
+    pub(crate) fn advance_entry(&self, entry: Entry, key: &[u8; 16], to: u64) {
+        let shard = self.shard_of(key);
+        if shard.cold.has(entry, key) {
+            let now = self.engines().facts(entry).map_or(to, |facts| facts.ban.into());
+            if now < to
+                && let Some(engine) = self.engines().of(entry)
+            {
+                self.bans.shift(now, to);
+                engine.set_ban(entry, key, u32::try_from(to).unwrap_or(u32::MAX));
+            }
+        } else if let Some(object) = shard.resident(entry, key) {
+            self.bans.advance(&object, to);
+        }
+    }
+
+    /// Ends what `entry` stands for, in memory or not; false if it has ended.
+    pub(crate) fn end_standing(&self, entry: Entry, facts: &Facts) -> bool {
+        if self.end_entry(entry, facts) {
+            return true;
+        }
+        let resident = self.shard_of(&facts.key).resident(entry, &facts.key);
+        resident.is_some_and(|object| self.unlink(&object))
     }
 
     /// How many entries are cold.
@@ -647,8 +693,8 @@ impl store::Evictions for Index {
         // What changed while the record was written went past the entry.
         if let Some(engine) = self.engines().of(entry) {
             let spans = [object.ttl() as f32, object.grace() as f32, object.keep() as f32];
-            engine.set_times(entry, object.origin_time(), spans);
-            engine.set_ban(entry, u32::try_from(object.ban()).unwrap_or(u32::MAX));
+            engine.set_times(entry, object.key_half(), object.origin_time(), spans);
+            engine.set_ban(entry, object.key_half(), u32::try_from(object.ban()).unwrap_or(u32::MAX));
         }
         true
     }

@@ -465,6 +465,7 @@ impl Index {
             variants.iter().rev().map(|object| (Arc::clone(object), judge(object, query))).collect();
         let choice = choose(variants, query, &mut |_| {});
         let predicted = choice.example.as_ref().map_or_else(Vec::new, |object| (query.predict)(object));
+        let entries = self.count_cold(&shard, &query.key);
         let head = shard.heads.get(&query.key);
         let fetched = head.is_some_and(|head| is_fetched(head, query, &choice, &predicted));
         let serves = choice.serves_stale(query);
@@ -475,11 +476,11 @@ impl Index {
             (Some((object, _)), ..) => (Reason::Hit, Some(object)),
             (None, Some(reason), _) => (reason, stale),
             (None, None, Some(marker)) => (Reason::HitForMiss, Some(marker)),
+            (None, None, None) if entries > 0 && !query.always_miss => (Reason::Load, stale),
             (None, None, None) if fetched => (Reason::Busy, stale),
             (None, None, None) => (why, stale),
         };
         let (fetches, waiting) = head.map_or((0, 0), |head| (head.busy.len(), head.waiters.len()));
-        let entries = self.count_cold(&shard, &query.key);
         Peeked { reason, object, objects, entries, fetches, waiting, fetched }
     }
 

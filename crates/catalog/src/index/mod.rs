@@ -32,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use store::{Entry, Flags, Object};
+use store::{Entry, Facts, Flags, Object};
 use tags::Tags;
 
 use copal_store as store;
@@ -62,8 +62,8 @@ pub struct Index {
 
 /// What [`Index::pick_unless_busy`] found.
 pub(crate) enum Picked {
-    /// Objects that are wanted, and how many there are.
-    Objects(Vec<Arc<Object>>, usize),
+    /// Objects and cold entries that are wanted, and how many there are of both.
+    Wanted(Vec<Arc<Object>>, Vec<(Entry, Facts)>, usize),
     /// Somebody else has the shard.
     Busy,
     /// There is no such shard.
@@ -326,20 +326,26 @@ impl Index {
         Some(self.shards.get(number)?.lock().pick(&mut wanted))
     }
 
-    /// As [`Index::pick`], but gives way to others.
-    pub(crate) fn pick_unless_busy(&self, number: usize, mut wanted: impl FnMut(&Object) -> bool) -> Picked {
+    /// As [`Index::pick`], but gives way to others, and shows cold entries, too, segments aside: all by the ban up to which
+    /// they were tested.
+    pub(crate) fn pick_unless_busy(&self, number: usize, wanted: impl Fn(u64) -> bool) -> Picked {
         let Some(shard) = self.shards.get(number) else { return Picked::End };
         let Some(shard) = shard.try_lock() else { return Picked::Busy };
-        let (objects, count) = shard.pick(&mut wanted);
-        Picked::Objects(objects, count)
+        let (objects, count) = shard.pick(&mut |object| wanted(object.ban()));
+        // In one hold of the lock: nothing is missed that is loaded or evicted meanwhile.
+        let entries = if self.has_devices() { shard.pick_cold(self.engines(), wanted) } else { Vec::new() };
+        let count = count + shard.count_cold();
+        Picked::Wanted(objects, entries, count)
     }
 
-    /// Does `act` while nobody can take `object` out, unless it is out already.
-    pub(crate) fn while_linked(&self, object: &Arc<Object>, act: impl FnOnce()) {
+    /// Does `act` while nobody can take `object` out; false if it is out already.
+    pub(crate) fn while_linked(&self, object: &Arc<Object>, act: impl FnOnce()) -> bool {
         let shard = self.shard(object.key());
-        if shard.has(object) {
+        let linked = shard.has(object);
+        if linked {
             act();
         }
+        linked
     }
 }
 

@@ -24,6 +24,7 @@ use crate::eviction::Policy;
 use crate::fill::Fill;
 use crate::hold::Hold;
 use crate::memory::Memory;
+use crate::object::Object;
 use arena::Arena;
 use std::path::Path;
 use std::sync::Arc;
@@ -83,6 +84,10 @@ impl Engine for File {
 
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
         self.memory.begin(creation)
+    }
+
+    fn begin_sharing(&self, creation: &Creation<'_>, of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        self.memory.begin_sharing(creation, of)
     }
 
     fn count(&self, bytes: u64) -> Hold {

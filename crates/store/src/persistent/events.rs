@@ -44,23 +44,24 @@ impl Events for DeviceEvents {
 }
 
 impl Core {
-    /// What becomes of `entry` when its region is evicted: what was used since it was written stays on its device, once; all
-    /// else goes to the next slower tier, where there is one.
+    /// What becomes of `entry` when its region is evicted: it goes to the next slower tier. Where there is none, what was used
+    /// since it was written stays on its device, once.
     fn fate(&self, entry: Entry, facts: &Facts) -> Fate {
         let Some((station, slot)) = self.station(entry) else { return Fate::Drop };
+        if let Some(below) = self.choose(station.tier + 1) {
+            self.demote(station, slot, entry, below);
+            return Fate::Drop;
+        }
         if facts.last_use != 0 || self.evictions.is_used(entry, facts) {
             station.volume.note_use(slot, facts.hits, 0);
             return Fate::Keep;
         }
-        self.demote(station, slot, entry);
         Fate::Drop
     }
 
     /// Writes the record below first; the one above goes after. Where that fails, the object is evicted.
-    fn demote(&self, station: &Station, slot: EntryId, entry: Entry) {
-        let Some(below) = self.choose(station.tier + 1) else { return };
-        let copied = copy(station, slot, below);
-        if let Some(new) = copied
+    fn demote(&self, station: &Station, slot: EntryId, entry: Entry, below: &Station) {
+        if let Some(new) = copy(station, slot, below)
             && !self.evictions.moved(entry, Entry::new(below.number, new.0))
         {
             below.volume.remove(new);
@@ -70,7 +71,6 @@ impl Core {
 
 /// Copies a record from one device to another, every block verified on the way.
 fn copy(from: &Station, slot: EntryId, to: &Station) -> Option<EntryId> {
-    let facts = from.volume.facts(slot)?;
     let mut reader = from.volume.open_record(slot, FIRST_READ).ok()?;
     let mut body = vec![0; usize::try_from(reader.body_length()).ok()?];
     let mut filled = 0;
@@ -82,7 +82,8 @@ fn copy(from: &Station, slot: EntryId, to: &Station) -> Option<EntryId> {
     }
     let record = NewRecord {
         key: *reader.key(),
-        facts,
+        // Those of a piece have its own times again, in place of the end of its key.
+        facts: *reader.facts(),
         vxid: reader.vxid(),
         variant: reader.variant(),
         head: reader.head(),

@@ -16,12 +16,14 @@
 //! Memory is never full of what waits to be written: fills wait while that is more than a third of the memory part, and
 //! beyond two thirds what is stored is not written.
 
+mod admission;
 mod events;
 mod loader;
 mod queue;
 mod upkeep;
 mod writer;
 
+pub use admission::Admit;
 pub use upkeep::Pace;
 
 use crate::device::Device;
@@ -34,6 +36,7 @@ use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
 use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use admission::Admission;
 use events::DeviceEvents;
 use loader::Loads;
 use parking_lot::Mutex;
@@ -66,6 +69,8 @@ pub struct Settings {
     pub memory: u64,
     /// Which of them leave memory first.
     pub policy: Policy,
+    /// When an object is written to a device.
+    pub admit: Admit,
     /// Devices by speed, the fastest first; at least one.
     pub tiers: Vec<Vec<DeviceSpec>>,
     /// The process's number of the first of these devices; the others follow.
@@ -112,6 +117,7 @@ pub(crate) struct Core {
     memory: Memory,
     stations: Vec<Station>,
     evictions: Arc<dyn Evictions>,
+    admission: Admission,
     pace: Arc<Pace>,
     ends: AtomicBool,
     /// With more bytes than this waiting to be written, fills wait; with twice as many, what is stored is not written.
@@ -166,6 +172,7 @@ impl Persistent {
                 number += 1;
             }
         }
+        let entries = stations.iter().map(|station| station.volume.statistics().entries_max).sum();
         assert!(!stations.is_empty(), "a persistent engine has a device");
         let core = Arc::new(Core {
             name: settings.name,
@@ -173,6 +180,7 @@ impl Persistent {
             memory,
             stations,
             evictions,
+            admission: Admission::new(settings.admit, entries),
             pace: settings.pace,
             ends: AtomicBool::new(false),
             behind: settings.memory / 3,
@@ -193,6 +201,9 @@ impl Persistent {
 
 /// With fewer bans than this on a device nothing is gained by forgetting some.
 const FORGET_FROM: usize = 16;
+
+/// How much of a record is read for its head.
+const HEAD_READ: usize = 16 << 10;
 
 /// Threads that read from each device.
 const READERS: usize = 4;
@@ -233,6 +244,9 @@ impl Station {
                 VolumeHealth::Draining => Health::Draining,
                 VolumeHealth::Failed => Health::Failed,
             },
+            tier: self.tier,
+            unwritten: self.unwritten.load(Ordering::Relaxed),
+            log: statistics,
         }
     }
 }
@@ -317,19 +331,21 @@ impl Keeper for Core {
             // It was loaded.
             return;
         }
-        self.write_soon(object, 0);
-    }
-
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]) {
-        if let Some((station, slot)) = self.station(entry) {
-            let [ttl, grace, keep] = spans;
-            station.volume.set_times(slot, origin_time, ttl, grace, keep);
+        if self.admission.takes(object) {
+            self.write_soon(object, 0);
         }
     }
 
-    fn set_ban(&self, entry: Entry, ban: u32) {
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
         if let Some((station, slot)) = self.station(entry) {
-            station.volume.set_ban(slot, ban);
+            let [ttl, grace, keep] = spans;
+            station.volume.set_times(slot, key, origin_time, ttl, grace, keep);
+        }
+    }
+
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
+        if let Some((station, slot)) = self.station(entry) {
+            station.volume.set_ban(slot, key, ban);
         }
     }
 
@@ -363,6 +379,10 @@ impl Engine for Persistent {
 
     fn begin(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
         self.core.memory.begin(creation)
+    }
+
+    fn begin_sharing(&self, creation: &Creation<'_>, of: &Arc<Object>) -> Result<Option<Fill>, Full> {
+        self.core.memory.begin_sharing(creation, of)
     }
 
     fn count(&self, bytes: u64) -> Hold {
@@ -429,6 +449,11 @@ impl Engine for Persistent {
         }
     }
 
+    fn read_head(&self, entry: Entry) -> Option<Vec<u8>> {
+        let (station, slot) = self.core.station(entry)?;
+        station.volume.open_record(slot, HEAD_READ).ok().map(|reader| reader.head().to_vec())
+    }
+
     fn remove(&self, entry: Entry) {
         if let Some((station, slot)) = self.core.station(entry) {
             station.volume.remove(slot);
@@ -440,12 +465,12 @@ impl Engine for Persistent {
         links.map_or_else(Vec::new, Vec::from)
     }
 
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]) {
-        Keeper::set_times(&*self.core, entry, origin_time, spans);
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
+        Keeper::set_times(&*self.core, entry, key, origin_time, spans);
     }
 
-    fn set_ban(&self, entry: Entry, ban: u32) {
-        Keeper::set_ban(&*self.core, entry, ban);
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
+        Keeper::set_ban(&*self.core, entry, key, ban);
     }
 
     fn add_ban(&self, number: u64, time: f64, text: &[u8]) {

@@ -1,6 +1,6 @@
 //! What a persistent engine does in time: the journal, checkpoints, the search for damage.
 
-use super::Core;
+use super::{Core, Station};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -66,7 +66,9 @@ impl Pace {
 pub(super) fn run(core: &Core) {
     // What the rate allows and was not used yet, a device.
     let mut allowed = 0.0;
-    let mut last_look = Instant::now();
+    let (mut last_look, mut last_flush) = (Instant::now(), Instant::now());
+    // Records that stood on each device at the last flush.
+    let mut flushed = vec![0; core.stations.len()];
     while !core.ends.load(Ordering::Acquire) {
         let rest = core.pace.journal_sync();
         {
@@ -87,6 +89,10 @@ pub(super) fn run(core: &Core) {
                 station.volume.scrub(SCRUB_STEP);
             }
         }
+        if last_flush.elapsed() >= FLUSH_EVERY {
+            last_flush = Instant::now();
+            core.stations.iter().zip(&mut flushed).for_each(|(station, flushed)| flush(station, flushed));
+        }
         if last_look.elapsed() >= FORGET_EVERY {
             last_look = Instant::now();
             core.forget_bans();
@@ -96,6 +102,17 @@ pub(super) fn run(core: &Core) {
         }
     }
 }
+
+/// Writes out what a device's log has collected, if anything came since the last time.
+fn flush(station: &Station, flushed: &mut u64) {
+    let written = station.volume.statistics().written;
+    if written != *flushed && station.volume.flush_data().is_ok() {
+        *flushed = written;
+    }
+}
+
+/// How long a record may wait in a log's buffer: what is lost by a crash is not older.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it is looked for bans that devices may forget: that looks at every entry.
 const FORGET_EVERY: Duration = Duration::from_secs(60);

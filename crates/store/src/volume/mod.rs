@@ -155,17 +155,28 @@ impl Volume {
     /// Takes an entry out. Durable with the next [`sync`](Self::sync) or [`tick`](Self::tick), as all changes are; when
     /// many of them are pending this waits until they are written.
     pub fn remove(&self, id: EntryId) {
-        self.inner.change().remove(&self.inner.table, id, None);
+        self.inner.change().remove(&self.inner.table, id);
     }
 
-    /// Gives an entry other times. Of a piece only `keep` is taken.
-    pub fn set_times(&self, id: EntryId, origin_time: f64, ttl: f32, grace: f32, keep: f32) {
-        self.inner.change().set_times(&self.inner.table, id, &Times { origin_time, ttl, grace, keep });
+    /// Gives an entry other times, if its record's key begins with `key`: its number may stand for another record since
+    /// the caller learned it. Of a piece only `keep` is taken. Says whether it was done.
+    pub fn set_times(
+        &self,
+        id: EntryId,
+        key: &[u8; 16],
+        origin_time: f64,
+        ttl: f32,
+        grace: f32,
+        keep: f32,
+    ) -> bool {
+        let times = Times { origin_time, ttl, grace, keep };
+        self.inner.change().set_times(&self.inner.table, id, key, &times)
     }
 
-    /// Notes the newest ban that an entry has been tested against.
-    pub fn set_ban(&self, id: EntryId, ban: u32) {
-        self.inner.change().set_ban(&self.inner.table, id, ban);
+    /// Notes the newest ban that an entry has been tested against, if its record's key begins with `key`. Says whether it
+    /// was done.
+    pub fn set_ban(&self, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        self.inner.change().set_ban(&self.inner.table, id, key, ban)
     }
 
     /// Notes use in memory; a checkpoint makes it durable. Takes no lock.

@@ -301,8 +301,8 @@ impl Reader {
         }
     }
 
-    /// The bytes that can be read now, if they lie in a segment that is stored in memory: the segment, and from where to where
-    /// in it.
+    /// The bytes that can be read now, if they lie in a segment that is stored in memory: the segment, and from where to
+    /// where in it.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Object>, u64, u64)> {
         let (object, cursor) = self.open.as_ref()?;
         let (start, end) = self.pieces.layout.bounds(self.pieces.layout.number(self.at));
