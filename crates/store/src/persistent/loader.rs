@@ -87,8 +87,9 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
         match read_some(&mut fill, &mut reader) {
             Ok(0) => break fill.commit(),
             Ok(_) => {}
+            Err(NotLoaded::Damaged | NotLoaded::Unreadable) => return fill.damage(),
             // Dropping the fill cuts its readers off.
-            Err(_) => return,
+            Err(NotLoaded::Gone | NotLoaded::Full) => return,
         }
     }
     if was_used && station.tier > 0 {
