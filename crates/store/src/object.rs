@@ -132,7 +132,7 @@ pub struct Object {
     place: Place,
     vxid: u32,
     flags: Flags,
-    /// A [`State`] and the bit for a window.
+    /// A [`State`], the bit for a window, and that for damage.
     pub(crate) state: AtomicU8,
     /// [`GONE`], [`LENT`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
     pub(crate) marks: AtomicU8,
