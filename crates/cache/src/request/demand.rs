@@ -26,7 +26,7 @@ impl Demand {
         self.permits_with(exchange, object, &fields, now)
     }
 
-    /// As [`Demand::permits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any
+    /// As [`Demand::permits`], of what a fetch has brought for requests that need as much confirmation as this one: it cannot be had any
     /// newer, but its age and its freshness may be another's, as they come from a cache on the way.
     pub(crate) fn permits_fetched(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
         let mut rest = *self;

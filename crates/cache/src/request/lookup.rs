@@ -6,7 +6,7 @@ use crate::exchange::Exchange;
 use crate::fetch::sparse::standalone::StandalonePart;
 use base::Time;
 use catalog::ban::Listed;
-use catalog::index::insist::Insistent;
+use catalog::index::confirmation::PendingConfirmation;
 use catalog::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
 use catalog::reason::{Kind, Reason};
 use copal_base as base;
@@ -47,7 +47,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
 fn note_demand(exchange: &mut Exchange) {
     exchange.demand = if exchange.rfc { Demand::of(&exchange.request.fields) } else { None };
     if let Some(demand) = exchange.demand {
-        exchange.insistent = Insistent::new(demand.insists());
+        exchange.pending_confirmation = PendingConfirmation::new(demand.confirmation());
     }
 }
 
@@ -169,7 +169,7 @@ fn with_query<Answer>(
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
         asks: demand.is_some().then_some(&permits),
-        insistent: exchange.insistent.as_ref(),
+        pending_confirmation: exchange.pending_confirmation.as_ref(),
         waited,
         fits: &|object| fits(exchange, object),
         part: &|object| has_part(exchange, object),
@@ -266,7 +266,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
         }
     };
     // The object that was handed over need not be held any longer.
-    exchange.insistent = None;
+    exchange.pending_confirmation = None;
     if let (Found::Hit(_) | Found::Stale(..), Some(waited)) = (&found, waited) {
         exchange.handled.collapsed(waited.missed);
     }

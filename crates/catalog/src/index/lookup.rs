@@ -2,8 +2,8 @@
 
 use super::busy::Busy;
 use super::cold::{Loads, Start, end_of_life, may_fit, same_fields, variant_hash};
+use super::confirmation::{Confirmation, PendingConfirmation};
 use super::head::{Head, Waiter, is_alike};
-use super::insist::{Insistent, Insists};
 use super::{Index, Key, Shard};
 use crate::reason::Reason;
 use base::{Seconds, Time};
@@ -37,8 +37,8 @@ pub struct Query<'request> {
     pub rfc: bool,
     /// What the request makes of an object that fits, where it asks for more than freshness.
     pub asks: Option<&'request Asks<'request>>,
-    /// The request, if it insists on the origin's word.
-    pub insistent: Option<&'request Arc<Insistent>>,
+    /// The request, if it needs the confirmation of the origin.
+    pub pending_confirmation: Option<&'request Arc<PendingConfirmation>>,
     /// What stood there when the request began to wait, once it does.
     pub waited: Option<Waited>,
     /// Whether the request fits an object's variant.
@@ -68,7 +68,7 @@ impl Query<'static> {
             ignore_busy: false,
             rfc: false,
             asks: None,
-            insistent: None,
+            pending_confirmation: None,
             waited: None,
             fits: &|_| true,
             part: &|_| None,
@@ -304,13 +304,15 @@ fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8])
         && choice.stale.as_ref().is_some_and(|object| {
             object.ttl() <= 0.0
                 || query.waited.is_some_and(|waited| waited.is_new(object))
-                || query.insistent.is_some_and(|insistent| insistent.is_let_down())
+                || query.pending_confirmation.is_some_and(|pending| pending.has_failed())
         });
     !query.ignore_busy
         && !query.always_miss
         && !alone
         && head.busy.iter().any(|running| {
-            !running.outdated && running.insists >= query.insists() && is_alike(&running.predicted, predicted)
+            !running.outdated
+                && running.confirmation >= query.confirmation()
+                && is_alike(&running.predicted, predicted)
         })
 }
 
@@ -321,13 +323,13 @@ pub fn ttl_for(object: &Object, ttl_max: Option<Seconds>) -> Seconds {
 }
 
 impl Query<'_> {
-    fn insists(&self) -> Insists {
-        self.insistent.map_or(Insists::Not, |insistent| insistent.how())
+    fn confirmation(&self) -> Confirmation {
+        self.pending_confirmation.map_or(Confirmation::Unneeded, |pending| pending.needed())
     }
 
     /// What the request makes of `object`.
     fn suits(&self, object: &Object) -> Suits {
-        let is_brought = || self.insistent.is_some_and(|insistent| insistent.has(object));
+        let is_brought = || self.pending_confirmation.is_some_and(|pending| pending.has(object));
         self.asks.map_or(Suits::Yes, |asks| asks(object, is_brought()))
     }
 }
@@ -360,7 +362,7 @@ impl Index {
         match choice.found {
             Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
             Some((object, Judged::HitForMiss)) => {
-                let id = shard.head(&query.key).begin(&[], query.insists());
+                let id = shard.head(&query.key).begin(&[], query.confirmation());
                 return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
             }
             Some((object, _)) => return Found::Hit(object),
@@ -387,8 +389,9 @@ impl Index {
         let Choice { stale, lapsed, why, .. } = choice;
         if let (Some(reason), Some(object)) = (serves, &stale) {
             let object = Arc::clone(object);
-            let busy = (!somebody)
-                .then(|| Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())));
+            let busy = (!somebody).then(|| {
+                Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.confirmation()))
+            });
             if busy.is_none() {
                 shard.simplify(&query.key);
             }
@@ -397,7 +400,7 @@ impl Index {
         if let Some(marker) = lapsed {
             return Found::HitForMiss(
                 marker,
-                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.insists())),
+                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.confirmation())),
             );
         }
         if somebody {
@@ -405,15 +408,15 @@ impl Index {
                 match head.waiters.iter_mut().find(|waiter| waiter.id == id) {
                     Some(waiter) => waiter.waker.clone_from(waker),
                     None => {
-                        let insistent = query.insistent.cloned();
-                        head.waiters.push(Waiter { id, waker: waker.clone(), insistent });
+                        let pending_confirmation = query.pending_confirmation.cloned();
+                        head.waiters.push(Waiter { id, waker: waker.clone(), pending_confirmation });
                     }
                 }
             }
             return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed: why });
         }
         Found::Miss(
-            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())),
+            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.confirmation())),
             stale,
             why,
         )
@@ -486,7 +489,7 @@ impl Index {
 
     /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.
     pub fn begin(self: &Arc<Self>, key: &Key) -> Busy {
-        let id = self.shard(key).head(key).begin(&[], Insists::Not);
+        let id = self.shard(key).head(key).begin(&[], Confirmation::Unneeded);
         Busy::new(Arc::clone(self), *key, id)
     }
 

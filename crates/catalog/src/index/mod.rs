@@ -13,9 +13,9 @@
 
 pub mod busy;
 pub mod cold;
+pub mod confirmation;
 mod head;
 pub mod hot;
-pub mod insist;
 pub mod lookup;
 pub mod purge;
 pub mod tags;

@@ -1,8 +1,8 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
 use super::busy::Admit;
+use super::confirmation::{Confirmation, PendingConfirmation};
 use super::head::Head;
-use super::insist::{Insistent, Insists};
 use super::lookup::{Found, Query, Suits, Waited};
 use super::{Index, Key};
 use crate::reason::Reason;
@@ -318,39 +318,40 @@ fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
     assert!(matches!(bench.ask(150.0, Suits::Yes, Some(before)), Found::Miss(..)));
 }
 
-/// A request that insists on `how`, and on an object that does not do by itself.
-fn insist(bench: &Bench, one: &Option<Arc<Insistent>>, waiter: Option<(u64, &Waker)>) -> Found {
+/// A request that needs confirmation, and takes no object that was not brought for it.
+fn confirm(bench: &Bench, one: &Option<Arc<PendingConfirmation>>, waiter: Option<(u64, &Waker)>) -> Found {
     let asks = |_: &Object, brought| if brought { Suits::Yes } else { Suits::No(Reason::RequestNoCache) };
     let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
     let query = Query {
         rfc: true,
         asks: Some(&asks),
-        insistent: one.as_ref(),
+        pending_confirmation: one.as_ref(),
         ..plain(key(1), 101.0, &fits, &predict)
     };
     bench.index.lookup(&query, waiter)
 }
 
 #[test]
-fn rfc9111_5_2_1_4_who_insists_shares_a_fetch_that_insists_as_much() {
+fn rfc9111_5_2_1_4_requests_for_confirmation_share_fetches_that_confirm_as_much() {
     let bench = Bench::new(None);
     let waker = Waker::from(Arc::new(Count::default()));
-    let (validation, reload) = (Insistent::new(Insists::Validation), Insistent::new(Insists::Reload));
+    let (validation, reload) =
+        (PendingConfirmation::new(Confirmation::Validation), PendingConfirmation::new(Confirmation::Reload));
     let plain = bench.miss(key(1), 101.0, b"");
-    let Found::Miss(asked, ..) = insist(&bench, &validation, None) else {
+    let Found::Miss(asked, ..) = confirm(&bench, &validation, None) else {
         panic!("a plain fetch will not do")
     };
-    let Found::Miss(again, ..) = insist(&bench, &reload, None) else { panic!("nor will a validation") };
-    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
-    assert!(matches!(insist(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
+    let Found::Miss(again, ..) = confirm(&bench, &reload, None) else { panic!("nor will a validation") };
+    assert!(matches!(confirm(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
+    assert!(matches!(confirm(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
     assert!(matches!(bench.look(key(1), 101.0, b"", Some((9, &waker))), Found::Wait(_)));
     // A validation's object is for who waits for that, and for who takes anything.
     asked.insert(bench.object(key(1), b"", 0, 60.0, b"validated"));
-    assert!(matches!(insist(&bench, &validation, None), Found::Hit(_)));
+    assert!(matches!(confirm(&bench, &validation, None), Found::Hit(_)));
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
-    assert!(matches!(insist(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
+    assert!(matches!(confirm(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
     again.insert(bench.object(key(1), b"", 0, 60.0, b"reloaded"));
-    let Found::Hit(reloaded) = insist(&bench, &reload, None) else { panic!("it was brought for it") };
+    let Found::Hit(reloaded) = confirm(&bench, &reload, None) else { panic!("it was brought for it") };
     // What was asked for with less comes too late.
     let late = bench.object(key(1), b"", 0, 60.0, b"from some cache");
     plain.insert(Arc::clone(&late));
@@ -358,17 +359,17 @@ fn rfc9111_5_2_1_4_who_insists_shares_a_fetch_that_insists_as_much() {
 }
 
 #[test]
-fn what_another_fetch_brings_is_not_for_who_insists() {
+fn a_request_for_confirmation_takes_nothing_from_another_fetch() {
     let bench = Bench::new(None);
     let waker = Waker::from(Arc::new(Count::default()));
-    let validation = Insistent::new(Insists::Validation);
+    let validation = PendingConfirmation::new(Confirmation::Validation);
     let plain = bench.miss(key(1), 101.0, b"");
-    let Found::Miss(asked, ..) = insist(&bench, &validation, None) else {
+    let Found::Miss(asked, ..) = confirm(&bench, &validation, None) else {
         panic!("a plain fetch will not do")
     };
-    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
+    assert!(matches!(confirm(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
     plain.insert(bench.object(key(1), b"", 0, 60.0, b"plain"));
-    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)), "its own still runs");
+    assert!(matches!(confirm(&bench, &validation, Some((7, &waker))), Found::Wait(_)), "its own still runs");
     drop(asked);
-    assert!(matches!(insist(&bench, &validation, None), Found::Miss(..)), "and has failed");
+    assert!(matches!(confirm(&bench, &validation, None), Found::Miss(..)), "and has failed");
 }
