@@ -7,7 +7,7 @@ use crate::fetch::sparse::standalone::StandalonePart;
 use base::Time;
 use catalog::ban::Listed;
 use catalog::index::confirmation::PendingConfirmation;
-use catalog::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
+use catalog::index::lookup::{Acceptance, Found, Peeked, Query, Waited, ttl_for};
 use catalog::reason::{Kind, Reason};
 use copal_base as base;
 use copal_catalog as catalog;
@@ -69,7 +69,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         return None;
     }
     if let Some(demand) = exchange.demand
-        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
+        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Acceptance::Yes
     {
         return None;
     }
@@ -157,7 +157,7 @@ fn with_query<Answer>(
     let permits = move |object: &Object, is_brought| match demand {
         Some(demand) if is_brought => demand.permits_fetched(exchange, object, now),
         Some(demand) => demand.permits(exchange, object, now),
-        None => Suits::Yes,
+        None => Acceptance::Yes,
     };
     let query = Query {
         key: exchange.key,
@@ -168,7 +168,7 @@ fn with_query<Answer>(
         always_miss: exchange.always_miss,
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
-        asks: demand.is_some().then_some(&permits),
+        accepts: demand.is_some().then_some(&permits),
         pending_confirmation: exchange.pending_confirmation.as_ref(),
         waited,
         fits: &|object| fits(exchange, object),

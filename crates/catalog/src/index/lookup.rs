@@ -14,8 +14,8 @@ use store::{Facts, Flags, Object, State};
 
 use copal_store as store;
 
-/// What a request makes of an object; `true`: one that was brought for it by a fetch that it shares.
-pub type Asks<'request> = dyn Fn(&Object, bool) -> Suits + 'request;
+/// Whether a request accepts an object; `true`: a shared fetch has brought it for this request.
+pub type Accepts<'request> = dyn Fn(&Object, bool) -> Acceptance + 'request;
 
 /// What a lookup asks.
 pub struct Query<'request> {
@@ -35,8 +35,8 @@ pub struct Query<'request> {
     pub ignore_busy: bool,
     /// `req.rfc`: what has to be validated for each request is not worth waiting for.
     pub rfc: bool,
-    /// What the request makes of an object that fits, where it asks for more than freshness.
-    pub asks: Option<&'request Asks<'request>>,
+    /// Whether the request accepts an object that fits, where it demands more than freshness.
+    pub accepts: Option<&'request Accepts<'request>>,
     /// The request, if it needs the confirmation of the origin.
     pub pending_confirmation: Option<&'request Arc<PendingConfirmation>>,
     /// What stood there when the request began to wait, once it does.
@@ -67,7 +67,7 @@ impl Query<'static> {
             always_miss: false,
             ignore_busy: false,
             rfc: false,
-            asks: None,
+            accepts: None,
             pending_confirmation: None,
             waited: None,
             fits: &|_| true,
@@ -80,14 +80,14 @@ impl Query<'static> {
     }
 }
 
-/// What a request that asks for more than freshness makes of an object.
+/// Whether a request that demands more than freshness accepts an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Suits {
-    /// It takes it as anybody does: fresh, or in its grace.
+pub enum Acceptance {
+    /// As any request: while it is fresh, or in its grace.
     Yes,
-    /// It takes it although it is stale, beyond its grace.
+    /// Also stale, beyond its grace.
     Stale,
-    /// The origin has to be asked, and why.
+    /// No: the origin has to be asked, for this reason.
     No(Reason),
 }
 
@@ -211,11 +211,11 @@ impl Choice {
     /// Why the stale object serves as it is, if it does.
     fn serves_stale(&self, query: &Query<'_>) -> Option<Reason> {
         let object = self.stale.as_ref()?;
-        match query.suits(object) {
-            Suits::Yes if in_grace(object, query) => Some(Reason::Grace),
+        match query.acceptance(object) {
+            Acceptance::Yes if in_grace(object, query) => Some(Reason::Grace),
             // What has ended may still stand there until it is swept.
-            Suits::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
-            Suits::Yes | Suits::Stale | Suits::No(_) => {
+            Acceptance::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
+            Acceptance::Yes | Acceptance::Stale | Acceptance::No(_) => {
                 (query.excused)(object, false).then_some(Reason::StaleIfError)
             }
         }
@@ -287,9 +287,9 @@ fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
     match (fresh, marker.has(Flags::HIT_FOR_PASS), marker.has(Flags::HIT_FOR_MISS)) {
         (true, true, _) => Judged::HitForPass,
         (true, false, true) => Judged::HitForMiss,
-        (true, false, false) => match query.suits(object) {
-            Suits::Yes | Suits::Stale => Judged::Fresh,
-            Suits::No(why) => Judged::Refused(why),
+        (true, false, false) => match query.acceptance(object) {
+            Acceptance::Yes | Acceptance::Stale => Judged::Fresh,
+            Acceptance::No(why) => Judged::Refused(why),
         },
         (false, false, false) => Judged::Stale,
         (false, ..) => Judged::Lapsed,
@@ -327,10 +327,10 @@ impl Query<'_> {
         self.pending_confirmation.map_or(Confirmation::Unneeded, |pending| pending.needed())
     }
 
-    /// What the request makes of `object`.
-    fn suits(&self, object: &Object) -> Suits {
+    /// Whether the request accepts `object`.
+    fn acceptance(&self, object: &Object) -> Acceptance {
         let is_brought = || self.pending_confirmation.is_some_and(|pending| pending.has(object));
-        self.asks.map_or(Suits::Yes, |asks| asks(object, is_brought()))
+        self.accepts.map_or(Acceptance::Yes, |accepts| accepts(object, is_brought()))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::busy::Admit;
 use super::confirmation::{Confirmation, PendingConfirmation};
 use super::head::Head;
-use super::lookup::{Found, Query, Suits, Waited};
+use super::lookup::{Acceptance, Found, Query, Waited};
 use super::{Index, Key};
 use crate::reason::Reason;
 use std::sync::Arc;
@@ -65,11 +65,12 @@ impl Bench {
         self.look_twice(&plain(key, now, &fits, &predict), waiter)
     }
 
-    /// As a request by the RFCs, that makes `suits` of every object and waits over `waited` already.
-    fn ask(&self, now: f64, suits: Suits, waited: Option<Waited>) -> Found {
-        let asks = |_: &Object, _| suits;
+    /// As a request by the RFCs, that answers `acceptance` to every object and waits already, as `waited` says.
+    fn ask(&self, now: f64, acceptance: Acceptance, waited: Option<Waited>) -> Found {
+        let accepts = |_: &Object, _| acceptance;
         let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
-        let query = Query { rfc: true, asks: Some(&asks), waited, ..plain(key(1), now, &fits, &predict) };
+        let query =
+            Query { rfc: true, accepts: Some(&accepts), waited, ..plain(key(1), now, &fits, &predict) };
         self.look_twice(&query, None)
     }
 
@@ -285,9 +286,9 @@ fn what_is_stale_from_the_start_comes_in_for_validation_only() {
 fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 60.0, b"body"));
-    assert!(matches!(bench.ask(101.0, Suits::Yes, None), Found::Hit(_)));
+    assert!(matches!(bench.ask(101.0, Acceptance::Yes, None), Found::Hit(_)));
     let Found::Miss(busy, Some(stored), Reason::RequestNoCache) =
-        bench.ask(101.0, Suits::No(Reason::RequestNoCache), None)
+        bench.ask(101.0, Acceptance::No(Reason::RequestNoCache), None)
     else {
         panic!("it is to be validated")
     };
@@ -297,11 +298,11 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     drop(busy);
     // Past its grace it is there for those who take it stale, as long as it is kept.
     stored.set_times(100.0, 60.0, 10.0, 50.0);
-    assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
-    assert!(matches!(bench.ask(230.0, Suits::Stale, None), Found::Miss(..)));
-    assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_), _)));
+    assert!(matches!(bench.ask(200.0, Acceptance::Stale, None), Found::Stale(_, None, _)));
+    assert!(matches!(bench.ask(230.0, Acceptance::Stale, None), Found::Miss(..)));
+    assert!(matches!(bench.ask(165.0, Acceptance::Yes, None), Found::Stale(_, Some(_), _)));
     assert!(matches!(
-        bench.ask(165.0, Suits::No(Reason::RequestNoCache), None),
+        bench.ask(165.0, Acceptance::No(Reason::RequestNoCache), None),
         Found::Miss(_, Some(_), Reason::Expired)
     ));
 }
@@ -310,21 +311,22 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
 fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 1.0, b"body"));
-    let Found::Miss(_busy, ..) = bench.ask(150.0, Suits::Yes, None) else { panic!("it is stale") };
-    let Found::Wait(waited) = bench.ask(150.0, Suits::Yes, None) else { panic!("one validates it") };
+    let Found::Miss(_busy, ..) = bench.ask(150.0, Acceptance::Yes, None) else { panic!("it is stale") };
+    let Found::Wait(waited) = bench.ask(150.0, Acceptance::Yes, None) else { panic!("one validates it") };
     assert_eq!(waited.missed, Reason::Expired);
     // A waiter that finds something newer, and stale at once, does not queue up again.
     let before = Waited { best: Some(99.0), ..waited };
-    assert!(matches!(bench.ask(150.0, Suits::Yes, Some(before)), Found::Miss(..)));
+    assert!(matches!(bench.ask(150.0, Acceptance::Yes, Some(before)), Found::Miss(..)));
 }
 
 /// A request that needs confirmation, and takes no object that was not brought for it.
 fn confirm(bench: &Bench, one: &Option<Arc<PendingConfirmation>>, waiter: Option<(u64, &Waker)>) -> Found {
-    let asks = |_: &Object, brought| if brought { Suits::Yes } else { Suits::No(Reason::RequestNoCache) };
+    let accepts =
+        |_: &Object, brought| if brought { Acceptance::Yes } else { Acceptance::No(Reason::RequestNoCache) };
     let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
     let query = Query {
         rfc: true,
-        asks: Some(&asks),
+        accepts: Some(&accepts),
         pending_confirmation: one.as_ref(),
         ..plain(key(1), 101.0, &fits, &predict)
     };
