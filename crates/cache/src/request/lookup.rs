@@ -61,7 +61,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
     if !fresh
         || known.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) != 0
         || known.state() == State::Failed
-        || known.is_shaded()
+        || known.may_be_superseded()
         || known.ban() < exchange.local.shared.bans.newest()
         || !(known.variant().is_empty() || fits(exchange, &known))
         || known.status() == 206 && has_part(exchange, &known) == Some(false)

@@ -87,7 +87,7 @@ impl Busy {
                 for other in &head.variants {
                     let (one, another) = (other.variant(), object.variant());
                     if !vary::same_fields(one, another) || vary::same_meaning(one, another) {
-                        other.shade();
+                        other.mark_superseded();
                     }
                 }
                 old.extend(head.enter(Arc::clone(&object), VARIANTS_MAX));

@@ -195,7 +195,7 @@ fn beyond_the_most_variants_the_oldest_goes_for_the_newest() {
 
 /// A thread may go on with the object it knows only as long as no other kind of variant came after it.
 #[test]
-fn a_newer_object_for_the_same_requests_shades_the_older_ones() {
+fn a_newer_object_for_the_same_requests_supersedes_the_older_ones() {
     let bench = Bench::new(None);
     let of = |field: &str, value: &str| {
         let mut request = wire::Fields::new();
@@ -210,9 +210,9 @@ fn a_newer_object_for_the_same_requests_shades_the_older_ones() {
         object
     };
     let (one, two) = (add(&of("X", "1")), add(&of("X", "2")));
-    assert!(!one.is_shaded() && !two.is_shaded(), "no request fits both");
+    assert!(!one.may_be_superseded() && !two.may_be_superseded(), "no request fits both");
     let all = add(b"");
-    assert!(one.is_shaded() && two.is_shaded() && !all.is_shaded());
+    assert!(one.may_be_superseded() && two.may_be_superseded() && !all.may_be_superseded());
 }
 
 #[test]
