@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::block::Block;
-use crate::body::{Extent, Tail};
+use crate::body::{End, Extent, Tail};
 use crate::engine::Full;
 use crate::file::staging::Staging;
 use crate::memory::Space;
-use crate::object::{Object, State};
+use crate::object::Object;
 use crate::pool;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,7 +42,7 @@ pub struct Fill {
     patience: u32,
     /// Of an object in a file: what is to be written to it.
     staging: Staging,
-    /// Bytes were lost on the way to a file: the object can only fail.
+    /// Bytes were lost on the way to a device or from it: the object can only fail.
     broken: bool,
     /// Bytes that are counted for extents to come.
     ahead: u64,
@@ -196,14 +196,24 @@ impl Fill {
         self.ended = true;
         let is_short = self.left_to_come() > 0 && self.length.is_some();
         if is_short || self.is_lost() {
-            self.object.finish(State::Failed, Tail::Whole);
+            self.object.finish(self.failure(), Tail::Whole);
             return;
         }
         let tail = if self.windowed { Tail::Whole } else { self.trimmed_tail() };
-        self.object.finish(State::Stored, tail);
+        self.object.finish(End::Stored, tail);
         if !self.windowed {
             self.space.join_order(&self.object);
         }
+    }
+
+    /// The device that the body is read from does not give what was written to it: the object fails, and readers hear why.
+    pub fn damage(mut self) {
+        self.broken = true;
+    }
+
+    /// How it ends, as it fails.
+    fn failure(&self) -> End {
+        if self.is_lost() { End::Damaged } else { End::Failed }
     }
 
     /// From now on only a window of the body is kept, between the slowest reader and the writer. The object is unlinked
@@ -257,7 +267,7 @@ impl Fill {
     }
 
     /// Of several readers of a window, waits no longer for those that are a whole window behind while another has all that
-    /// is there: their cursors answer [`Cut`](crate::cursor::Cut) once they come to what has passed. How many these are; 0
+    /// is there: their cursors answer [`Cut::Gone`](crate::cursor::Cut::Gone) once they come to what has passed. How many these are; 0
     /// if nobody is held up.
     pub fn leave_behind(&mut self) -> usize {
         let filled = self.filled;
@@ -365,7 +375,7 @@ impl Drop for Fill {
     fn drop(&mut self) {
         self.space.shrunk(self.ahead, false);
         if !self.ended {
-            self.object.finish(State::Failed, Tail::Whole);
+            self.object.finish(self.failure(), Tail::Whole);
         }
     }
 }

@@ -102,9 +102,22 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
 
 /// Reads what is left of the body, and ends the fill.
 fn read_rest(mut fill: Fill, reader: &mut RecordReader) -> Result<(), NotLoaded> {
-    while read_some(&mut fill, reader)? > 0 {}
-    fill.commit();
-    Ok(())
+    loop {
+        match read_some(&mut fill, reader) {
+            Ok(0) => {
+                fill.commit();
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(why) => {
+                if matches!(why, NotLoaded::Damaged | NotLoaded::Unreadable) {
+                    fill.damage();
+                }
+                // Else dropping it cuts its readers off.
+                return Err(why);
+            }
+        }
+    }
 }
 
 /// Reads and verifies the record's head, and makes room in memory.
