@@ -400,6 +400,14 @@ impl Engine for Persistent {
         self.core.memory.set_evict_max(count);
     }
 
+    fn memory(&self) -> u64 {
+        self.core.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.core.memory.set_memory_max(bytes);
+    }
+
     fn shrink(&self, bytes: u64) -> u64 {
         self.core.memory.shrink(bytes)
     }
