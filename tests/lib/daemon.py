@@ -16,6 +16,7 @@ import threading
 import time
 
 import processes
+import stores
 from tap import eventually
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -38,9 +39,10 @@ _words = []
 
 
 def stop_all():
-    """Ends what a case left running."""
+    """Ends what a case left running, and removes the files of stores."""
     while _running:
         _running[-1].stop()
+    stores.remove_all()
 
 
 def last_words():
@@ -78,6 +80,7 @@ class Daemon:
             file.write("correct horse battery staple\n")
         os.chmod(self.secret, 0o600)
         self.name = os.path.join(self.folder, "n")
+        self._place = None
         self.vcl_file = None
         if vcl is not None:
             self.vcl_file = self.write("start.vcl", vcl)
@@ -92,6 +95,7 @@ class Daemon:
             command += ["-f", self.vcl_file] if vcl is not None else ["-b", backend]
             for name, value in (params or {}).items():
                 command += ["-p", f"{name}={value}"]
+            store, self._place = stores.instead(store)
             for one in store:
                 command += ["-s", one]
             command += list(arguments)
@@ -241,6 +245,8 @@ class Daemon:
             self._stopped = self.process.returncode
             self._reader.join(2)
             shutil.rmtree(self.folder, ignore_errors=True)
+            if self._place:
+                self._place.remove()
         return self._stopped
 
     def __enter__(self):

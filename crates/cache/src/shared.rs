@@ -124,6 +124,15 @@ impl Stores {
         let store = self.find(name);
         let store = store.ok_or_else(|| Fault(format!("no storage {}", String::from_utf8_lossy(name))))?;
         let statistics = store.statistics();
+        if !store.devices().is_empty() {
+            let report = store.report();
+            let size = report.size.unwrap_or_default();
+            return Ok(match property {
+                StorageVar::FreeSpace => Value::Bytes(size.saturating_sub(report.used)),
+                StorageVar::UsedSpace => Value::Bytes(report.used),
+                StorageVar::Happy => Value::Bool(matches!(report.health, Health::Good | Health::Degraded)),
+            });
+        }
         Ok(match property {
             StorageVar::FreeSpace if store.size().is_none() => {
                 Value::Bytes(UNLIMITED.saturating_sub(statistics.bytes))

@@ -65,6 +65,7 @@ reasons! {
     Grace Hit "grace" "A stored response is stale but in its grace, in which it serves while a new one is fetched.";
     MaxStale Hit "max-stale" "A stored response is stale, and the client takes it (max-stale).";
     StaleIfError Hit "stale-if-error" "A stored response is stale, and may be used since the backend fails (stale-if-error).";
+    Load Hit "load" "A stored response is on a device, and not in memory: it is loaded, and looked at then.";
     Partial Hit "partial" "Some of the bytes that the request wants are stored; the rest is fetched.";
 
     Absent Miss "absent" "Nothing is stored for the request.";

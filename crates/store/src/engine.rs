@@ -109,11 +109,12 @@ pub(crate) trait Keeper: Send + Sync {
     /// `object` is complete.
     fn stored(&self, object: &Arc<Object>);
 
-    /// The times of `entry` are these: origin time, and ttl, grace and keep.
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]);
+    /// The times of `entry` are these: origin time, and ttl, grace and keep. Nothing is done if its key does not begin with
+    /// `key`: its number may have gone to another record.
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]);
 
-    /// `entry` was tested against all bans up to `ban`.
-    fn set_ban(&self, entry: Entry, ban: u32);
+    /// `entry` was tested against all bans up to `ban`. `key` as above.
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32);
 
     /// The object of `entry` leaves memory; it was used so.
     fn note_use(&self, entry: Entry, hits: u32, last_use: u32);
@@ -262,10 +263,10 @@ pub trait Engine: Send + Sync {
     }
 
     /// Sets new times of an entry whose object is not resident: origin time, and ttl, grace and keep.
-    fn set_times(&self, _entry: Entry, _origin_time: f64, _spans: [f32; 3]) {}
+    fn set_times(&self, _entry: Entry, _key: &[u8; 16], _origin_time: f64, _spans: [f32; 3]) {}
 
     /// Notes that an entry was tested against all bans up to `ban`.
-    fn set_ban(&self, _entry: Entry, _ban: u32) {}
+    fn set_ban(&self, _entry: Entry, _key: &[u8; 16], _ban: u32) {}
 
     /// Keeps a ban of that number, time and text; durable soon, and before [`Engine::sync`] returns.
     fn add_ban(&self, _number: u64, _time: f64, _text: &[u8]) {}

@@ -44,6 +44,8 @@ pub struct Fill {
     staging: Staging,
     /// Bytes were lost on the way to a device or from it: the object can only fail.
     broken: bool,
+    /// Bytes that are counted for extents to come.
+    ahead: u64,
 }
 
 impl Fill {
@@ -59,6 +61,7 @@ impl Fill {
             patience: PATIENCE,
             staging: Staging::default(),
             broken: false,
+            ahead: 0,
         }
     }
 
@@ -106,11 +109,26 @@ impl Fill {
         Ok(self.tail_room())
     }
 
-    /// As [`Fill::room`], but waits where further memory is needed while the store's devices are behind with what is to be
+    /// Counts all of the announced body now, so that no room is missing once it is shown to readers.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room for it.
+    pub(crate) fn reserve_all(&mut self) -> Result<(), Full> {
+        let to_come = self.length.map_or(0, |length| length.saturating_sub(self.object.first_capacity()));
+        while self.ahead < to_come {
+            let step = (to_come - self.ahead).min(EXTENT_MAX);
+            self.space.reserve(step)?;
+            self.ahead += step;
+        }
+        Ok(())
+    }
+
+    /// As [`Fill::room`], but waits at the beginning, and where further memory is needed, while the store's devices are behind with what is to be
     /// written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at any time.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<&mut [u8], Full>> {
-        let grows = self.left_in_tail() == 0 && self.left_to_come() > 0 && !self.windowed;
+        let grows = self.filled == 0 || self.left_in_tail() == 0 && self.left_to_come() > 0;
         if grows
+            && !self.windowed
             && let Some(keeper) = self.space.keeper()
             && keeper.is_behind(context.waker())
         {
@@ -316,6 +334,9 @@ impl Fill {
         let block = if self.windowed {
             self.space.hold(size);
             Block::new(size as usize)
+        } else if self.ahead >= size {
+            self.ahead -= size;
+            Block::new(size as usize)
         } else {
             self.space.allocate(size, self.left_to_come())?
         };
@@ -352,6 +373,7 @@ impl Fill {
 
 impl Drop for Fill {
     fn drop(&mut self) {
+        self.space.shrunk(self.ahead, false);
         if !self.ended {
             self.object.finish(self.failure(), Tail::Whole);
         }

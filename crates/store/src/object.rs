@@ -94,8 +94,8 @@ pub struct Attributes {
 
 /// A mark: taken out of the index.
 const GONE: u8 = 1;
-/// A mark: a newer object may answer the same requests.
-const SHADED: u8 = 4;
+/// A mark: a newer object may answer the same requests in its stead.
+const SUPERSEDED: u8 = 4;
 /// A mark: other objects share its body, or have ([`crate::shared`]).
 pub(crate) const LENT: u8 = 2;
 /// A mark that never changes: its body lies in a file, as far as it is not in the window of one that outgrew the store.
@@ -104,7 +104,8 @@ const IN_FILE: u8 = 8;
 /// Not on any device.
 const NO_ENTRY: u32 = u32::MAX;
 
-const _: () = assert!((GONE | LENT | SHADED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
+const _: () =
+    assert!((GONE | LENT | SUPERSEDED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
 
 /// A stored response. See the module.
 ///
@@ -134,7 +135,7 @@ pub struct Object {
     flags: Flags,
     /// A [`State`], the bit for a window, and that for damage.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`LENT`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
+    /// [`GONE`], [`LENT`], [`SUPERSEDED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
     pub(crate) marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -230,8 +231,13 @@ impl Object {
         // Either this sees the entry, or who sets that sees these times.
         fence(Ordering::SeqCst);
         if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
-            keeper.set_times(entry, origin_time, [ttl as f32, grace as f32, keep as f32]);
+            keeper.set_times(entry, self.key_half(), origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
+    }
+
+    /// The first half of its key, which an entry on a device has.
+    pub fn key_half(&self) -> &[u8; 16] {
+        self.key.first_chunk().expect("a key has 32 bytes")
     }
 
     /// What its engine's device knows it by, if it was written there.
@@ -270,7 +276,7 @@ impl Object {
     pub fn set_ban(&self, sequence: u64) -> u64 {
         let before = self.ban.fetch_max(narrow(sequence), Ordering::Relaxed);
         if let (Some(entry), Some(keeper)) = (self.entry(), self.space.keeper()) {
-            keeper.set_ban(entry, narrow(sequence));
+            keeper.set_ban(entry, self.key_half(), narrow(sequence));
         }
         u64::from(before)
     }
@@ -309,14 +315,14 @@ impl Object {
     }
 
     /// Notes that a newer object under the same key may answer the same requests.
-    pub fn shade(&self) {
-        self.marks.fetch_or(SHADED, Ordering::Release);
+    pub fn mark_superseded(&self) {
+        self.marks.fetch_or(SUPERSEDED, Ordering::Release);
     }
 
-    /// Whether a newer object may answer the same requests: only a look at all of them tells.
+    /// Whether a newer object may answer the same requests: only a look at all variants of the key tells.
     #[inline]
-    pub fn is_shaded(&self) -> bool {
-        self.marks.load(Ordering::Acquire) & SHADED != 0
+    pub fn may_be_superseded(&self) -> bool {
+        self.marks.load(Ordering::Acquire) & SUPERSEDED != 0
     }
 
     /// Whether its body lies in a file: only a [`crate::Cursor`] can read it.

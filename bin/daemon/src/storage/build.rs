@@ -2,6 +2,7 @@
 
 use super::error::Failure;
 use super::file::{Advice, FileSize, FileSpec};
+use super::persistent::Admit;
 use super::{Kind, Spec, memory_default};
 use copal_store as store;
 use std::sync::Arc;
@@ -58,10 +59,12 @@ impl Builder {
                 let file = File::open(&spec.name, &file_options(asked), self.policy, evictions);
                 Arc::new(file.map_err(|source| Failure::File { kind: spec.word.clone(), source })?)
             }
-            Kind::Persistent(asked) => Arc::new(self.on_devices(spec, "persistent", &[1], asked.memory)?),
+            Kind::Persistent(asked) => {
+                Arc::new(self.on_devices(spec, "persistent", &[1], (asked.memory, asked.admit))?)
+            }
             Kind::Tiers(asked) => {
                 let counts: Vec<usize> = asked.tiers.iter().map(|tier| tier.devices.len()).collect();
-                Arc::new(self.on_devices(spec, "tier", &counts, asked.memory)?)
+                Arc::new(self.on_devices(spec, "tier", &counts, (asked.memory, asked.admit))?)
             }
         })
     }
@@ -72,7 +75,7 @@ impl Builder {
         spec: &Spec,
         kind: &'static str,
         counts: &[usize],
-        memory: Option<u64>,
+        (memory, admit): (Option<u64>, Admit),
     ) -> Result<Persistent, Failure> {
         let recover = self.recover;
         let device = |device: FileDevice| DeviceSpec {
@@ -92,6 +95,10 @@ impl Builder {
             kind,
             memory: memory.unwrap_or_else(|| memory_default(size)),
             policy: self.policy,
+            admit: match admit {
+                Admit::All => store::persistent::Admit::All,
+                Admit::Second => store::persistent::Admit::Second,
+            },
             first_device: self.first_device,
             pace: Arc::clone(&self.pace),
             tiers,

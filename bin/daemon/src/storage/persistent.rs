@@ -10,11 +10,34 @@ use std::path::PathBuf;
 use store::volume::Options;
 
 /// What `persistent` may be told.
-const OPTIONS: &str = "memory=size, region=size and entries=number";
+const OPTIONS: &str = "memory=size, admit=all|second, region=size and entries=number";
 /// The bounds of a region's size, bytes.
 const REGION: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// Regions are multiples of so many bytes.
 const REGION_UNIT: u64 = 4 << 10;
+
+/// When an object is written to a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Admit {
+    /// Once it is stored.
+    #[default]
+    All,
+    /// Once it is stored the second time: what is asked for once does not wear the device.
+    Second,
+}
+
+impl Admit {
+    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+        match text {
+            "all" => Ok(Self::All),
+            "second" => Ok(Self::Second),
+            _ => {
+                let (what, text) = ("admit".to_owned(), text.to_owned());
+                Err(Problem::Value { what, text, may_be: "all or second" })
+            }
+        }
+    }
+}
 
 /// Such a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +46,8 @@ pub(crate) struct PersistentSpec {
     pub(crate) device: DeviceSpec,
     /// Bytes of memory for objects in use; `None`: see [`super::memory_default`].
     pub(crate) memory: Option<u64>,
+    /// When an object is written.
+    pub(crate) admit: Admit,
     /// Bytes of a region; `None`: the store's choice.
     pub(crate) region: Option<u64>,
     /// How many objects are provided for; `None`: the store's choice.
@@ -55,16 +80,19 @@ pub(super) fn parse(mut words: Words<'_>) -> Result<Kind, Problem> {
     if given.is_some() {
         options.remove(0);
     }
-    let (mut memory, mut region, mut entries) = (None, None, None);
+    let (mut memory, mut admit, mut region, mut entries) = (None, None, None, None);
     for option in options {
         match option.split_once('=') {
             Some(("memory", text)) => once(&mut memory, "memory", size("memory", text)?)?,
+            Some(("admit", text)) => once(&mut admit, "admit", Admit::parse(text)?)?,
             Some(("region", text)) => once(&mut region, "region", region_size(text)?)?,
             Some(("entries", text)) => once(&mut entries, "entries", entry_count(text)?)?,
             _ => return Err(Problem::Option { text: option.to_owned(), may_be: OPTIONS }),
         }
     }
-    Ok(Kind::Persistent(PersistentSpec { device: DeviceSpec { path, size: given }, memory, region, entries }))
+    let admit = admit.unwrap_or_default();
+    let device = DeviceSpec { path, size: given };
+    Ok(Kind::Persistent(PersistentSpec { device, memory, admit, region, entries }))
 }
 
 fn region_size(text: &str) -> Result<u64, Problem> {
@@ -104,5 +132,11 @@ pub(super) fn fellow(mut words: Words<'_>) -> Result<Kind, Problem> {
     let device = DeviceSpec { path, size: Some(device_size) };
     // The hint says how large most objects are, so that there is room for what must be known of each.
     let entries = Some((device_size / object_size.max(1)).max(1));
-    Ok(Kind::Persistent(PersistentSpec { device, memory: Some(memory), region: None, entries }))
+    Ok(Kind::Persistent(PersistentSpec {
+        device,
+        memory: Some(memory),
+        admit: Admit::All,
+        region: None,
+        entries,
+    }))
 }

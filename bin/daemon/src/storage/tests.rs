@@ -196,7 +196,7 @@ fn persistent() {
         "persistent,/x,10G,entries=5000000,region=128M,memory=2G",
         "persistent): disk /x:10G memory=2G region=128M entries=5000000",
     );
-    let options = "(there are memory=size, region=size and entries=number)";
+    let options = "(there are memory=size, admit=all|second, region=size and entries=number)";
     refused("persistent", "(-spersistent) path is mandatory");
     refused("persistent,/x,10", "(-spersistent) size \"10\": too small, did you forget to specify M or G?");
     refused("persistent,/x,1G,memry=1G", &format!("(-spersistent) unknown option \"memry=1G\" {options}"));
@@ -235,7 +235,7 @@ fn tiers() {
     );
     one("tier,slow=/dev/sda,fast=/dev/nvme0n1", "tier): memory=- fast=/dev/nvme0n1:- slow=/dev/sda:-");
     one("tier,fast=/a:b:1G", "tier): memory=- fast=/a:b:1G");
-    let options = "(there are memory=size, fast=path[:size] and slow=path[:size])";
+    let options = "(there are memory=size, admit=all|second, fast=path[:size] and slow=path[:size])";
     refused("tier", "(-stier) no device to keep objects on: add fast=path:size or slow=path:size");
     refused("tier,memory=1G", "(-stier) no device to keep objects on: add fast=path:size or slow=path:size");
     refused("tier,hdd=/x:1G", &format!("(-stier) unknown option \"hdd=/x:1G\" {options}"));

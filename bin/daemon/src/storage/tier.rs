@@ -1,19 +1,22 @@
 //! `tier,memory=size,fast=path:size,...,slow=path:size,...`: memory above fast disks above slow ones.
 
 use super::error::Problem;
+use super::persistent::Admit;
 use super::words::{Words, once, size};
 use super::{DeviceSpec, Kind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// What `tier` may be told.
-const OPTIONS: &str = "memory=size, fast=path[:size] and slow=path[:size]";
+const OPTIONS: &str = "memory=size, admit=all|second, fast=path[:size] and slow=path[:size]";
 
 /// A store of several tiers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TiersSpec {
     /// Bytes of memory, the topmost tier; `None`: see [`super::memory_default`].
     pub(crate) memory: Option<u64>,
+    /// When an object is written.
+    pub(crate) admit: Admit,
     /// The tiers on devices, the fastest first; at least one.
     pub(crate) tiers: Vec<TierSpec>,
 }
@@ -28,11 +31,12 @@ pub(crate) struct TierSpec {
 }
 
 pub(super) fn parse(words: Words<'_>) -> Result<Kind, Problem> {
-    let mut memory = None;
+    let (mut memory, mut admit) = (None, None);
     let (mut fast, mut slow) = (Vec::new(), Vec::new());
     for option in words.others() {
         match option.split_once('=') {
             Some(("memory", text)) => once(&mut memory, "memory", size("memory", text)?)?,
+            Some(("admit", text)) => once(&mut admit, "admit", Admit::parse(text)?)?,
             Some(("fast", text)) => fast.push(device(text)?),
             Some(("slow", text)) => slow.push(device(text)?),
             _ => return Err(Problem::Option { text: option.to_owned(), may_be: OPTIONS }),
@@ -44,7 +48,7 @@ pub(super) fn parse(words: Words<'_>) -> Result<Kind, Problem> {
     if tiers.is_empty() {
         return Err(Problem::NoDevices);
     }
-    Ok(Kind::Tiers(TiersSpec { memory, tiers }))
+    Ok(Kind::Tiers(TiersSpec { memory, admit: admit.unwrap_or_default(), tiers }))
 }
 
 /// `path[:size]`. A path with a colon in it needs its size.

@@ -24,6 +24,8 @@ use store::{Flags, Object, State};
 pub struct Looked {
     /// The objects, the newest first.
     pub objects: Vec<Seen>,
+    /// How many further ones stand on devices, and are not in memory.
+    pub entries: usize,
     /// Fetches that run under the key.
     pub fetches: usize,
     /// Requests that wait for one of them.
@@ -127,6 +129,7 @@ pub(super) fn look(exchange: &Exchange, peeked: &Peeked) -> Looked {
     let facts = |(object, judged): &(Arc<Object>, Judged)| see(exchange, object, *judged, decides(object));
     Looked {
         objects: peeked.objects.iter().map(facts).collect(),
+        entries: peeked.entries,
         fetches: peeked.fetches,
         waiting: peeked.waiting,
         fetched: peeked.fetched,

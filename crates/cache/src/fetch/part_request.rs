@@ -19,7 +19,8 @@ pub(crate) struct PartRequest {
     pub(super) name: Option<Box<str>>,
     /// The client has not asked for a part, so that a coded answer may be taken, whole.
     pub(super) takes_coded: bool,
-    /// The client's fields that ask for a part, where one may be stored by itself ([`StandalonePart`]).
+    /// The client's fields that ask for a part, where one may be stored by itself
+    /// ([`StandalonePart`](standalone::StandalonePart)).
     pub(super) range: Option<Box<Fields>>,
 }
 

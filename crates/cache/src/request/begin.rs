@@ -101,7 +101,7 @@ impl Exchange {
         self.looked_again = 0;
         self.close_segments();
         self.demand = None;
-        self.insistent = None;
+        self.pending_confirmation = None;
         self.loads = None;
         self.handled = Handled::default();
         self.own_fields = None;

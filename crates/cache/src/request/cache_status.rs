@@ -15,7 +15,7 @@ use copal_store as store;
 use rules::cache_status::{Entry, Forwarded, Handling};
 use store::Object;
 
-/// What is left of an object's freshness by whole seconds, as [`Age`](wire::Known::Age) counts them: it changes when that
+/// What is left of an object's freshness by whole seconds, as `Age` counts them: it changes when that
 /// does, and is negative once it is stale.
 pub(crate) fn ttl_left(object: &Object, ttl_max: Option<Seconds>, age: u64) -> i64 {
     (ttl_for(object, ttl_max) as i64).saturating_sub_unsigned(age)

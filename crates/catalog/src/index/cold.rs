@@ -450,7 +450,8 @@ impl Index {
             let mut shard = self.shard(key);
             let waiting = shard.cold.loading.remove(&entry).unwrap_or_default();
             match result {
-                Ok(object) if object.key() == key && shard.cold.remove(entry, key) => {
+                // One that was complete may have been evicted already.
+                Ok(object) if object.key() == key && !object.is_gone() && shard.cold.remove(entry, key) => {
                     // They may have been changed since the device was asked.
                     if let Some(facts) = self.engines().facts(entry).filter(|facts| !facts.is_piece()) {
                         let spans = (facts.ttl.into(), facts.grace.into(), facts.keep.into());
@@ -564,7 +565,7 @@ impl Index {
         let (ttl, grace, keep) = remainder.of(facts.origin_time, before, now);
         let shorter = (ttl, grace, keep) != before && shard.cold.has(entry, &facts.key);
         if shorter {
-            engine.set_times(entry, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
+            engine.set_times(entry, &facts.key, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
         shorter
     }
@@ -574,9 +575,14 @@ impl Index {
         self.shard(key).cold.of(self.engines(), key)
     }
 
-    /// Ends the cold entries of shard `number` for which `ends` is true: how many of them, and how many there were; `None`
-    /// beyond the last shard, and where there is no device.
-    pub fn sweep_cold(&self, number: usize, ends: impl Fn(&Facts) -> bool) -> Option<(usize, usize)> {
+    /// Ends the cold entries of shard `number` for which `ends` is true, and tells `ended` of each. How many there were;
+    /// `None` beyond the last shard, and where there is no device.
+    pub fn sweep_cold(
+        &self,
+        number: usize,
+        ends: impl Fn(&Facts) -> bool,
+        mut ended: impl FnMut(&Facts),
+    ) -> Option<usize> {
         if !self.has_devices() {
             return None;
         }
@@ -589,7 +595,9 @@ impl Index {
             .filter(|(_, facts)| ends(facts))
             .collect();
         drop(shard);
-        Some((found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts)).count(), count))
+        let gone = found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts));
+        gone.for_each(|(_, facts)| ended(facts));
+        Some(count)
     }
 
     /// The head of an entry as the cache keeps heads, read from its device on the caller's thread.
@@ -607,7 +615,7 @@ impl Index {
                 && let Some(engine) = self.engines().of(entry)
             {
                 self.bans.shift(now, to);
-                engine.set_ban(entry, u32::try_from(to).unwrap_or(u32::MAX));
+                engine.set_ban(entry, key, u32::try_from(to).unwrap_or(u32::MAX));
             }
         } else if let Some(object) = shard.resident(entry, key) {
             self.bans.advance(&object, to);
@@ -693,8 +701,8 @@ impl store::Evictions for Index {
         // What changed while the record was written went past the entry.
         if let Some(engine) = self.engines().of(entry) {
             let spans = [object.ttl() as f32, object.grace() as f32, object.keep() as f32];
-            engine.set_times(entry, object.origin_time(), spans);
-            engine.set_ban(entry, u32::try_from(object.ban()).unwrap_or(u32::MAX));
+            engine.set_times(entry, object.key_half(), object.origin_time(), spans);
+            engine.set_ban(entry, object.key_half(), u32::try_from(object.ban()).unwrap_or(u32::MAX));
         }
         true
     }

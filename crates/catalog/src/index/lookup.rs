@@ -2,8 +2,8 @@
 
 use super::busy::Busy;
 use super::cold::{Loads, Start, end_of_life, may_fit, same_fields, variant_hash};
+use super::confirmation::{Confirmation, PendingConfirmation};
 use super::head::{Head, Waiter, is_alike};
-use super::insist::{Insistent, Insists};
 use super::{Index, Key, Shard};
 use crate::reason::Reason;
 use base::{Seconds, Time};
@@ -14,8 +14,8 @@ use store::{Facts, Flags, Object, State};
 
 use copal_store as store;
 
-/// What a request makes of an object; `true`: one that was brought for it by a fetch that it shares.
-pub type Asks<'request> = dyn Fn(&Object, bool) -> Suits + 'request;
+/// Whether a request accepts an object; `true`: a shared fetch has brought it for this request.
+pub type Accepts<'request> = dyn Fn(&Object, bool) -> Acceptance + 'request;
 
 /// What a lookup asks.
 pub struct Query<'request> {
@@ -35,10 +35,10 @@ pub struct Query<'request> {
     pub ignore_busy: bool,
     /// `req.rfc`: what has to be validated for each request is not worth waiting for.
     pub rfc: bool,
-    /// What the request makes of an object that fits, where it asks for more than freshness.
-    pub asks: Option<&'request Asks<'request>>,
-    /// The request, if it insists on the origin's word.
-    pub insistent: Option<&'request Arc<Insistent>>,
+    /// Whether the request accepts an object that fits, where it demands more than freshness.
+    pub accepts: Option<&'request Accepts<'request>>,
+    /// The request, if it needs the confirmation of the origin.
+    pub pending_confirmation: Option<&'request Arc<PendingConfirmation>>,
     /// What stood there when the request began to wait, once it does.
     pub waited: Option<Waited>,
     /// Whether the request fits an object's variant.
@@ -67,8 +67,8 @@ impl Query<'static> {
             always_miss: false,
             ignore_busy: false,
             rfc: false,
-            asks: None,
-            insistent: None,
+            accepts: None,
+            pending_confirmation: None,
             waited: None,
             fits: &|_| true,
             part: &|_| None,
@@ -80,14 +80,14 @@ impl Query<'static> {
     }
 }
 
-/// What a request that asks for more than freshness makes of an object.
+/// Whether a request that demands more than freshness accepts an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Suits {
-    /// It takes it as anybody does: fresh, or in its grace.
+pub enum Acceptance {
+    /// As any request: while it is fresh, or in its grace.
     Yes,
-    /// It takes it although it is stale, beyond its grace.
+    /// Also stale, beyond its grace.
     Stale,
-    /// The origin has to be asked, and why.
+    /// No: the origin has to be asked, for this reason.
     No(Reason),
 }
 
@@ -211,11 +211,11 @@ impl Choice {
     /// Why the stale object serves as it is, if it does.
     fn serves_stale(&self, query: &Query<'_>) -> Option<Reason> {
         let object = self.stale.as_ref()?;
-        match query.suits(object) {
-            Suits::Yes if in_grace(object, query) => Some(Reason::Grace),
+        match query.acceptance(object) {
+            Acceptance::Yes if in_grace(object, query) => Some(Reason::Grace),
             // What has ended may still stand there until it is swept.
-            Suits::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
-            Suits::Yes | Suits::Stale | Suits::No(_) => {
+            Acceptance::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
+            Acceptance::Yes | Acceptance::Stale | Acceptance::No(_) => {
                 (query.excused)(object, false).then_some(Reason::StaleIfError)
             }
         }
@@ -287,9 +287,9 @@ fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
     match (fresh, marker.has(Flags::HIT_FOR_PASS), marker.has(Flags::HIT_FOR_MISS)) {
         (true, true, _) => Judged::HitForPass,
         (true, false, true) => Judged::HitForMiss,
-        (true, false, false) => match query.suits(object) {
-            Suits::Yes | Suits::Stale => Judged::Fresh,
-            Suits::No(why) => Judged::Refused(why),
+        (true, false, false) => match query.acceptance(object) {
+            Acceptance::Yes | Acceptance::Stale => Judged::Fresh,
+            Acceptance::No(why) => Judged::Refused(why),
         },
         (false, false, false) => Judged::Stale,
         (false, ..) => Judged::Lapsed,
@@ -304,13 +304,15 @@ fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8])
         && choice.stale.as_ref().is_some_and(|object| {
             object.ttl() <= 0.0
                 || query.waited.is_some_and(|waited| waited.is_new(object))
-                || query.insistent.is_some_and(|insistent| insistent.is_let_down())
+                || query.pending_confirmation.is_some_and(|pending| pending.has_failed())
         });
     !query.ignore_busy
         && !query.always_miss
         && !alone
         && head.busy.iter().any(|running| {
-            !running.outdated && running.insists >= query.insists() && is_alike(&running.predicted, predicted)
+            !running.outdated
+                && running.confirmation >= query.confirmation()
+                && is_alike(&running.predicted, predicted)
         })
 }
 
@@ -321,14 +323,14 @@ pub fn ttl_for(object: &Object, ttl_max: Option<Seconds>) -> Seconds {
 }
 
 impl Query<'_> {
-    fn insists(&self) -> Insists {
-        self.insistent.map_or(Insists::Not, |insistent| insistent.how())
+    fn confirmation(&self) -> Confirmation {
+        self.pending_confirmation.map_or(Confirmation::Unneeded, |pending| pending.needed())
     }
 
-    /// What the request makes of `object`.
-    fn suits(&self, object: &Object) -> Suits {
-        let is_brought = || self.insistent.is_some_and(|insistent| insistent.has(object));
-        self.asks.map_or(Suits::Yes, |asks| asks(object, is_brought()))
+    /// Whether the request accepts `object`.
+    fn acceptance(&self, object: &Object) -> Acceptance {
+        let is_brought = || self.pending_confirmation.is_some_and(|pending| pending.has(object));
+        self.accepts.map_or(Acceptance::Yes, |accepts| accepts(object, is_brought()))
     }
 }
 
@@ -360,7 +362,7 @@ impl Index {
         match choice.found {
             Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
             Some((object, Judged::HitForMiss)) => {
-                let id = shard.head(&query.key).begin(&[], query.insists());
+                let id = shard.head(&query.key).begin(&[], query.confirmation());
                 return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
             }
             Some((object, _)) => return Found::Hit(object),
@@ -387,8 +389,9 @@ impl Index {
         let Choice { stale, lapsed, why, .. } = choice;
         if let (Some(reason), Some(object)) = (serves, &stale) {
             let object = Arc::clone(object);
-            let busy = (!somebody)
-                .then(|| Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())));
+            let busy = (!somebody).then(|| {
+                Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.confirmation()))
+            });
             if busy.is_none() {
                 shard.simplify(&query.key);
             }
@@ -397,7 +400,7 @@ impl Index {
         if let Some(marker) = lapsed {
             return Found::HitForMiss(
                 marker,
-                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.insists())),
+                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.confirmation())),
             );
         }
         if somebody {
@@ -405,15 +408,15 @@ impl Index {
                 match head.waiters.iter_mut().find(|waiter| waiter.id == id) {
                     Some(waiter) => waiter.waker.clone_from(waker),
                     None => {
-                        let insistent = query.insistent.cloned();
-                        head.waiters.push(Waiter { id, waker: waker.clone(), insistent });
+                        let pending_confirmation = query.pending_confirmation.cloned();
+                        head.waiters.push(Waiter { id, waker: waker.clone(), pending_confirmation });
                     }
                 }
             }
             return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed: why });
         }
         Found::Miss(
-            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())),
+            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.confirmation())),
             stale,
             why,
         )
@@ -465,6 +468,7 @@ impl Index {
             variants.iter().rev().map(|object| (Arc::clone(object), judge(object, query))).collect();
         let choice = choose(variants, query, &mut |_| {});
         let predicted = choice.example.as_ref().map_or_else(Vec::new, |object| (query.predict)(object));
+        let entries = self.count_cold(&shard, &query.key);
         let head = shard.heads.get(&query.key);
         let fetched = head.is_some_and(|head| is_fetched(head, query, &choice, &predicted));
         let serves = choice.serves_stale(query);
@@ -475,17 +479,17 @@ impl Index {
             (Some((object, _)), ..) => (Reason::Hit, Some(object)),
             (None, Some(reason), _) => (reason, stale),
             (None, None, Some(marker)) => (Reason::HitForMiss, Some(marker)),
+            (None, None, None) if entries > 0 && !query.always_miss => (Reason::Load, stale),
             (None, None, None) if fetched => (Reason::Busy, stale),
             (None, None, None) => (why, stale),
         };
         let (fetches, waiting) = head.map_or((0, 0), |head| (head.busy.len(), head.waiters.len()));
-        let entries = self.count_cold(&shard, &query.key);
         Peeked { reason, object, objects, entries, fetches, waiting, fetched }
     }
 
     /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.
     pub fn begin(self: &Arc<Self>, key: &Key) -> Busy {
-        let id = self.shard(key).head(key).begin(&[], Insists::Not);
+        let id = self.shard(key).head(key).begin(&[], Confirmation::Unneeded);
         Busy::new(Arc::clone(self), *key, id)
     }
 

@@ -13,9 +13,9 @@
 
 pub mod busy;
 pub mod cold;
+pub mod confirmation;
 mod head;
 pub mod hot;
-pub mod insist;
 pub mod lookup;
 pub mod purge;
 pub mod tags;
@@ -409,7 +409,7 @@ impl Shard {
         let place = head.variants.partition_point(|other| other.origin_time() <= object.origin_time());
         head.variants.insert(place, object);
         // Only a look at all of them tells which one answers.
-        head.variants.iter().for_each(|object| object.shade());
+        head.variants.iter().for_each(|object| object.mark_superseded());
         self.simplify(&key);
     }
 

@@ -17,7 +17,7 @@ type Entry = u64;
 
 /// Digests of what was evicted lately.
 #[derive(Default)]
-pub(super) struct Ghost {
+pub(crate) struct Ghost {
     buckets: Vec<[Entry; BUCKET]>,
     /// How many were noted, modulo 2^32.
     now: u32,
@@ -31,7 +31,7 @@ impl fmt::Debug for Ghost {
 
 impl Ghost {
     /// Notes `digest`, where the last `wanted` are of interest.
-    pub(super) fn note(&mut self, digest: u64, wanted: usize) {
+    pub(crate) fn note(&mut self, digest: u64, wanted: usize) {
         if self.buckets.len() * BUCKET < wanted.max(1) {
             let count = wanted.div_ceil(BUCKET).max(1).next_power_of_two();
             // Zeros, which come from the kernel as they are touched: this is under the store's lock.
@@ -46,7 +46,7 @@ impl Ghost {
     }
 
     /// Whether `digest` is among the last `wanted`; it is forgotten then.
-    pub(super) fn take(&mut self, digest: u64, wanted: usize) -> bool {
+    pub(crate) fn take(&mut self, digest: u64, wanted: usize) -> bool {
         let (now, print) = (self.now, u64::from(print(digest)));
         let is_it = |entry: &&mut Entry| {
             **entry >> 32 == print && (now.wrapping_sub(time(**entry)) as usize) < wanted

@@ -10,7 +10,7 @@
 //! A policy knows no objects: it orders whatever has a digest, a place in the order and a count of uses ([`Item`]), so that
 //! `copal sim` runs the code that the store runs.
 
-mod ghost;
+pub(crate) mod ghost;
 mod s3fifo;
 mod second_chance;
 mod sieve;

@@ -71,7 +71,6 @@ impl Core {
 
 /// Copies a record from one device to another, every block verified on the way.
 fn copy(from: &Station, slot: EntryId, to: &Station) -> Option<EntryId> {
-    let facts = from.volume.facts(slot)?;
     let mut reader = from.volume.open_record(slot, FIRST_READ).ok()?;
     let mut body = vec![0; usize::try_from(reader.body_length()).ok()?];
     let mut filled = 0;
@@ -83,7 +82,8 @@ fn copy(from: &Station, slot: EntryId, to: &Station) -> Option<EntryId> {
     }
     let record = NewRecord {
         key: *reader.key(),
-        facts,
+        // Those of a piece have its own times again, in place of the end of its key.
+        facts: *reader.facts(),
         vxid: reader.vxid(),
         variant: reader.variant(),
         head: reader.head(),

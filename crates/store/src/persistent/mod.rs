@@ -16,12 +16,14 @@
 //! Memory is never full of what waits to be written: fills wait while that is more than a third of the memory part, and
 //! beyond two thirds what is stored is not written.
 
+mod admission;
 mod events;
 mod loader;
 mod queue;
 mod upkeep;
 mod writer;
 
+pub use admission::Admit;
 pub use upkeep::Pace;
 
 use crate::device::Device;
@@ -33,7 +35,8 @@ use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
-use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
+use admission::Admission;
 use events::DeviceEvents;
 use loader::Loads;
 use parking_lot::Mutex;
@@ -66,6 +69,8 @@ pub struct Settings {
     pub memory: u64,
     /// Which of them leave memory first.
     pub policy: Policy,
+    /// When an object is written to a device.
+    pub admit: Admit,
     /// Devices by speed, the fastest first; at least one.
     pub tiers: Vec<Vec<DeviceSpec>>,
     /// The process's number of the first of these devices; the others follow.
@@ -112,6 +117,7 @@ pub(crate) struct Core {
     memory: Memory,
     stations: Vec<Station>,
     evictions: Arc<dyn Evictions>,
+    admission: Admission,
     pace: Arc<Pace>,
     ends: AtomicBool,
     /// With more bytes than this waiting to be written, fills wait; with twice as many, what is stored is not written.
@@ -166,6 +172,7 @@ impl Persistent {
                 number += 1;
             }
         }
+        let entries = stations.iter().map(|station| station.volume.statistics().entries_max).sum();
         assert!(!stations.is_empty(), "a persistent engine has a device");
         let core = Arc::new(Core {
             name: settings.name,
@@ -173,6 +180,7 @@ impl Persistent {
             memory,
             stations,
             evictions,
+            admission: Admission::new(settings.admit, entries),
             pace: settings.pace,
             ends: AtomicBool::new(false),
             behind: settings.memory / 3,
@@ -272,8 +280,9 @@ impl Core {
                     oldest = oldest.min(facts.ban);
                 }
             });
-            // What the entries say is to be durable before that is relied upon.
-            if station.volume.sync().is_ok() {
+            let needed = bans.iter().filter(|ban| ban.0 >= oldest).count();
+            // What the entries say is to be durable before that is relied upon, and that costs a checkpoint.
+            if needed * 2 <= bans.len() && station.volume.checkpoint().is_ok() {
                 station.volume.drop_bans(&|number| number >= oldest);
             }
         }
@@ -305,10 +314,21 @@ impl Core {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives `object` to the writer of a device of `tier`.
-    fn write_soon(&self, object: &Arc<Object>, tier: usize) {
+    /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
+    fn choose_for(&self, object: &Object) -> Option<&Station> {
+        // Links, and a checksum for each block, come to what it takes in memory.
+        let most =
+            object.memory_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let tiers = self.stations.last().map_or(0, |station| station.tier);
+        let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
+        let first = good.next();
+        first.into_iter().chain(good).find(|station| station.volume.record_max() >= most).or(first)
+    }
+
+    /// Gives `object` to the writer of `station`, if there is one.
+    fn write_soon(&self, object: &Arc<Object>, station: Option<&Station>) {
         let fits = self.waiting() <= self.behind.saturating_mul(2);
-        let Some(station) = self.choose(tier).filter(|_| fits) else {
+        let Some(station) = station.filter(|_| fits) else {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             return;
         };
@@ -323,19 +343,22 @@ impl Keeper for Core {
             // It was loaded.
             return;
         }
-        self.write_soon(object, 0);
-    }
-
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]) {
-        if let Some((station, slot)) = self.station(entry) {
-            let [ttl, grace, keep] = spans;
-            station.volume.set_times(slot, origin_time, ttl, grace, keep);
+        if self.admission.takes(object) {
+            self.write_soon(object, self.choose_for(object));
         }
     }
 
-    fn set_ban(&self, entry: Entry, ban: u32) {
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
         if let Some((station, slot)) = self.station(entry) {
-            station.volume.set_ban(slot, ban);
+            let [ttl, grace, keep] = spans;
+            station.volume.set_times(slot, key, origin_time, ttl, grace, keep);
+        }
+    }
+
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
+        if let Some((station, slot)) = self.station(entry) {
+            // After a ban every hit does so: nothing may wait for the device.
+            station.volume.note_ban(slot, key, ban);
         }
     }
 
@@ -463,12 +486,12 @@ impl Engine for Persistent {
         links.map_or_else(Vec::new, Vec::from)
     }
 
-    fn set_times(&self, entry: Entry, origin_time: f64, spans: [f32; 3]) {
-        Keeper::set_times(&*self.core, entry, origin_time, spans);
+    fn set_times(&self, entry: Entry, key: &[u8; 16], origin_time: f64, spans: [f32; 3]) {
+        Keeper::set_times(&*self.core, entry, key, origin_time, spans);
     }
 
-    fn set_ban(&self, entry: Entry, ban: u32) {
-        Keeper::set_ban(&*self.core, entry, ban);
+    fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
+        Keeper::set_ban(&*self.core, entry, key, ban);
     }
 
     fn add_ban(&self, number: u64, time: f64, text: &[u8]) {
@@ -517,6 +540,8 @@ impl Engine for Persistent {
         for thread in threads {
             let _ = thread.join();
         }
+        // What was used in memory is noted with its entry when it leaves.
+        self.core.memory.evict_all();
         let _ = self.core.keep_bans();
         for station in &self.core.stations {
             // What a device that fails does not take is lost, as in a crash.

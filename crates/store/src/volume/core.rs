@@ -36,8 +36,9 @@ pub(super) struct Core {
     /// Regions that are free, those that were freed first in front.
     pub(super) free_regions: VecDeque<u32>,
     order_next: u32,
-    /// Numbers below `entries_end` that are not in use.
-    free_entries: Vec<EntryId>,
+    /// Numbers below `entries_end` that are not in use, those that have not been for longest in front: whoever still has
+    /// a number that was in use a moment ago finds nothing under it, not another record.
+    free_entries: VecDeque<EntryId>,
     /// All numbers from here on were never used.
     pub(super) entries_end: u32,
     pub(super) entries: u64,
@@ -63,7 +64,7 @@ impl Core {
             regions: vec![Region::default(); superblock.region_count as usize],
             free_regions: VecDeque::new(),
             order_next: 1,
-            free_entries: Vec::new(),
+            free_entries: VecDeque::new(),
             entries_end: 0,
             entries: 0,
             live_units: 0,
@@ -125,7 +126,7 @@ impl Core {
 
     /// A number for a new entry, if there is one.
     pub(super) fn take_number(&mut self) -> Option<EntryId> {
-        self.free_entries.pop().or_else(|| {
+        self.free_entries.pop_front().or_else(|| {
             let id = EntryId(self.entries_end);
             (self.entries_end < self.superblock.entries_max).then(|| {
                 self.entries_end += 1;
@@ -136,7 +137,7 @@ impl Core {
 
     /// Gives back a number that was taken and not used.
     pub(super) fn give_number_back(&mut self, id: EntryId) {
-        self.free_entries.push(id);
+        self.free_entries.push_back(id);
     }
 
     /// Puts an entry under a number that was taken.
@@ -175,9 +176,19 @@ impl Core {
         true
     }
 
-    /// Takes an entry out; `only`: if it still stands for that record.
-    pub(super) fn remove(&mut self, table: &Table, id: EntryId, only: Option<&Known>) -> Option<Gone> {
-        let known = table.load(id).filter(|known| only.is_none_or(|only| is_same_record(known, only)))?;
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, table: &Table, id: EntryId) {
+        if let Some(known) = table.load(id) {
+            self.log(&Change::Remove { id, record: self.name(&known) });
+            self.unlink(table, id, &known);
+            self.free_entries.push_back(id);
+        }
+    }
+
+    /// Takes an entry out if it still stands for that record. Its number is to be [given
+    /// back](Self::give_number_back) when whoever keeps the index has been told.
+    pub(super) fn discard(&mut self, table: &Table, id: EntryId, only: &Known) -> Option<Gone> {
+        let known = table.load(id).filter(|known| is_same_record(known, only))?;
         self.log(&Change::Remove { id, record: self.name(&known) });
         Some(self.unlink(table, id, &known))
     }
@@ -186,23 +197,32 @@ impl Core {
         table.store(id, None);
         self.account_gone(known.location);
         self.entries -= 1;
-        self.free_entries.push(id);
         (id, known.facts, self.take_links(id))
     }
 
-    /// Gives an entry other times; of a piece only `keep` is taken.
-    pub(super) fn set_times(&mut self, table: &Table, id: EntryId, times: &Times) {
-        let Some(known) = table.load(id) else { return };
+    /// Gives an entry with that key other times; of a piece only `keep` is taken. Says whether there is one.
+    pub(super) fn set_times(&mut self, table: &Table, id: EntryId, key: &[u8; 16], times: &Times) -> bool {
+        let Some(known) = table.load(id).filter(|known| known.facts.key == *key) else { return false };
         self.log(&Change::Times { id, record: self.name(&known), times: *times });
         table.store(id, Some(&timed(known, times)));
+        true
     }
 
-    /// Notes the ban an entry was tested against.
-    pub(super) fn set_ban(&mut self, table: &Table, id: EntryId, ban: u32) {
-        let Some(mut known) = table.load(id) else { return };
+    /// Notes the ban an entry with that key was tested against. Says whether there is one.
+    pub(super) fn set_ban(&mut self, table: &Table, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        let Some(mut known) = table.load(id).filter(|known| known.facts.key == *key) else { return false };
         self.log(&Change::Ban { id, record: self.name(&known), ban });
         known.facts.ban = ban;
         table.store(id, Some(&known));
+        true
+    }
+
+    /// As [`set_ban`](Self::set_ban), in memory alone.
+    pub(super) fn note_ban(&mut self, table: &Table, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        let Some(mut known) = table.load(id).filter(|known| known.facts.key == *key) else { return false };
+        known.facts.ban = ban;
+        table.store(id, Some(&known));
+        true
     }
 
     /// Opens a free region; gives its generation. Not to be filled before the change is durable.
@@ -247,12 +267,14 @@ impl Core {
         found
     }
 
-    /// Frees a region and ends the entries in it.
+    /// Frees a region and ends the entries in it. No number is taken before whoever keeps the index has been told, since
+    /// the caller has the log.
     pub(super) fn free_region(&mut self, table: &Table, number: u32) -> Vec<Gone> {
         let generation = self.region(number).map_or(0, |region| region.generation);
         self.log(&Change::Free { region: number, generation });
         let entries = self.entries_of(table, number);
         let gone = entries.iter().map(|(id, known)| self.unlink(table, *id, known)).collect();
+        self.free_entries.extend(entries.iter().map(|(id, _)| id));
         if let Some(region) = self.regions.get_mut(number as usize) {
             region.order = 0;
             region.live_units = 0;
@@ -377,15 +399,13 @@ impl Core {
                 }
                 Some(_) => {
                     table.store(id, None);
-                    self.free_entries.push(id);
+                    self.free_entries.push_back(id);
                 }
-                None => self.free_entries.push(id),
+                None => self.free_entries.push_back(id),
             }
         }
         self.links.retain(|id, _| table.load(*id).is_some());
         self.links_bytes = self.links.values().map(|links| links.len() as u64 + LINKS_OVERHEAD).sum();
-        // The lowest numbers are used first, which keeps a checkpoint short.
-        self.free_entries.reverse();
         let mut free: Vec<u32> = (0..)
             .zip(&self.regions)
             .filter(|(_, region)| region.order == 0)

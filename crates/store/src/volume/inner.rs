@@ -241,13 +241,17 @@ impl Inner {
         let mut journal = self.journal.lock();
         journal.older_start = journal.newest_start;
         journal.newest_start = start;
+        journal.wants_checkpoint = false;
         Ok(())
     }
 
     /// Drops an entry whose record cannot be read, if it still stands for that record.
     pub(super) fn discard(&self, id: EntryId, known: &Known) {
-        let gone = self.change().remove(&self.table, id, Some(known));
-        self.tell_dropped(gone);
+        let gone = self.change().discard(&self.table, id, known);
+        if let Some(gone) = gone {
+            self.tell_dropped([gone]);
+            self.core.lock().give_number_back(id);
+        }
     }
 
     /// Tells whoever keeps the index. Called with no lock but the log's.

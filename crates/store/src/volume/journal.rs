@@ -34,12 +34,22 @@ pub(super) struct Journal {
     pub(super) durable: u64,
     pub(super) older_start: u64,
     pub(super) newest_start: u64,
+    /// After a start that was not in order only one checkpoint may be whole.
+    pub(super) wants_checkpoint: bool,
 }
 
 impl Journal {
     pub(super) fn new(superblock: &Superblock, next: u64, older_start: u64, newest_start: u64) -> Self {
         let mirror = mirror(superblock);
-        Self { mirror, session: superblock.session, next, durable: 0, older_start, newest_start }
+        Self {
+            mirror,
+            session: superblock.session,
+            next,
+            durable: 0,
+            older_start,
+            newest_start,
+            wants_checkpoint: false,
+        }
     }
 
     /// Pages that may be pending before whoever makes a change must write them.
@@ -60,10 +70,11 @@ impl Journal {
         self.next + pages + self.reserve() <= self.older_start + self.mirror.pages
     }
 
-    /// Whether it is time for a checkpoint: before half the ring is full of what a start would replay.
+    /// Whether it is time for a checkpoint: before half the ring is full of what a start would replay, and soon after a
+    /// start that had something to replay.
     pub(super) fn is_checkpoint_due(&self) -> bool {
         let half = (self.mirror.pages - self.reserve()) / 2;
-        self.next - self.newest_start + self.pending_pages_max() >= half
+        self.wants_checkpoint || self.next - self.newest_start + self.pending_pages_max() >= half
     }
 
     /// Writes changes and makes them durable.

@@ -155,17 +155,41 @@ impl Volume {
     /// Takes an entry out. Durable with the next [`sync`](Self::sync) or [`tick`](Self::tick), as all changes are; when
     /// many of them are pending this waits until they are written.
     pub fn remove(&self, id: EntryId) {
-        self.inner.change().remove(&self.inner.table, id, None);
+        self.inner.change().remove(&self.inner.table, id);
     }
 
-    /// Gives an entry other times. Of a piece only `keep` is taken.
-    pub fn set_times(&self, id: EntryId, origin_time: f64, ttl: f32, grace: f32, keep: f32) {
-        self.inner.change().set_times(&self.inner.table, id, &Times { origin_time, ttl, grace, keep });
+    /// Gives an entry other times, if its record's key begins with `key`: its number may stand for another record since
+    /// the caller learned it. Of a piece only `keep` is taken. Says whether it was done.
+    pub fn set_times(
+        &self,
+        id: EntryId,
+        key: &[u8; 16],
+        origin_time: f64,
+        ttl: f32,
+        grace: f32,
+        keep: f32,
+    ) -> bool {
+        let times = Times { origin_time, ttl, grace, keep };
+        self.inner.change().set_times(&self.inner.table, id, key, &times)
     }
 
-    /// Notes the newest ban that an entry has been tested against.
-    pub fn set_ban(&self, id: EntryId, ban: u32) {
-        self.inner.change().set_ban(&self.inner.table, id, ban);
+    /// Notes the newest ban that an entry has been tested against, if its record's key begins with `key`. Says whether it
+    /// was done.
+    pub fn set_ban(&self, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        self.inner.change().set_ban(&self.inner.table, id, key, ban)
+    }
+
+    /// As [`set_ban`](Self::set_ban), but in memory alone: a checkpoint makes it durable. Never waits for the device.
+    pub fn note_ban(&self, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        self.inner.core.lock().note_ban(&self.inner.table, id, key, ban)
+    }
+
+    /// Writes a checkpoint now: what was noted of use and bans is durable on return.
+    ///
+    /// # Errors
+    /// The device's; the volume has failed then.
+    pub fn checkpoint(&self) -> io::Result<()> {
+        self.inner.write_checkpoint(None)
     }
 
     /// Notes use in memory; a checkpoint makes it durable. Takes no lock.
@@ -216,6 +240,19 @@ impl Volume {
     /// The device's; the volume has failed then, and nothing is promised.
     pub fn sync(&self) -> io::Result<()> {
         self.inner.commit()
+    }
+
+    /// Hands what records were collected to the device, so that a kill of the process does not lose them; a power cut still
+    /// may. Up to a page of room goes with each call.
+    ///
+    /// # Errors
+    /// The device's; the volume has failed then.
+    pub fn write_collected(&self) -> io::Result<()> {
+        let mut log = self.inner.log.lock();
+        if self.inner.has_failed() {
+            return Err(inner::failed());
+        }
+        self.inner.flush_log(&mut log)
     }
 
     /// Writes out what records were collected, and makes all durable.

@@ -109,11 +109,13 @@ fn format(device: &dyn Device, options: &Options) -> Result<Started, OpenError> 
     write_superblock(device, &superblock, [1, 0]).map_err(&doing)?;
     let mut core = core;
     core.settle(&table);
+    let mut journal = Journal::new(&superblock, 0, 0, 0);
+    journal.wants_checkpoint = true;
     Ok(Started {
         superblock,
         table,
         core,
-        journal: Journal::new(&superblock, 0, 0, 0),
+        journal,
         next_checkpoint: Next { number: 2, slot: 1 },
         bans,
         resume: None,
@@ -167,12 +169,14 @@ fn start_from_checkpoint(device: &dyn Device, mut superblock: Superblock) -> Res
         let other = summaries.iter().find(|other| other.number < summary.number);
         let older_start = other.map_or(summary.journal_start, |other| other.journal_start);
         let newest = summaries.first().map_or(summary.number, |newest| newest.number);
+        let mut journal = Journal::new(&superblock, replayed.next, older_start, summary.journal_start);
+        journal.wants_checkpoint = !(summary.clean && replayed.next == summary.journal_end);
         return Ok(Started {
             superblock,
             resume: resume(summary, &core, replayed.next),
             table,
             core,
-            journal: Journal::new(&superblock, replayed.next, older_start, summary.journal_start),
+            journal,
             // A number that no page in the other slot can have, whatever happened to its header.
             next_checkpoint: Next { number: newest + 2, slot: 1 - summary.slot },
             bans,

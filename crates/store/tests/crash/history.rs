@@ -199,6 +199,10 @@ impl History {
         Content::new(number, self.style)
     }
 
+    fn key_of(&self, item: Item) -> [u8; 16] {
+        self.content(item.number).key[..16].try_into().expect("16 bytes")
+    }
+
     fn read(&mut self, id: EntryId, item: Item) {
         let content = self.content(item.number);
         let mut chance = self.chance.clone();
@@ -315,7 +319,8 @@ impl History {
         if let Some((id, mut item)) = self.any_entry() {
             let times = (self.chance.below(1000) as f64, self.chance.below(100) as f32, 1.0, 2.0);
             let is_piece = self.volume().facts(id).is_some_and(|facts| facts.is_piece());
-            self.volume().set_times(id, times.0, times.1, times.2, times.3);
+            let key = self.key_of(item);
+            assert!(self.volume().set_times(id, &key, times.0, times.1, times.2, times.3));
             item.times = if is_piece { (0.0, 0.0, 0.0, times.3) } else { times };
             self.model.change(Change::Put(id, item));
         }
@@ -324,7 +329,9 @@ impl History {
     fn set_ban(&mut self) {
         if let Some((id, mut item)) = self.any_entry() {
             item.ban = self.next_ban;
-            self.volume().set_ban(id, item.ban);
+            let key = self.key_of(item);
+            assert!(!self.volume().set_ban(id, &[0; 16], 77));
+            assert!(self.volume().set_ban(id, &key, item.ban));
             self.model.change(Change::Put(id, item));
         }
     }

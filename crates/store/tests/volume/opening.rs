@@ -24,14 +24,14 @@ fn image() -> Vec<u8> {
 #[test]
 fn what_is_no_volume_of_ours_is_refused() {
     refuse(vec![1; SIZE], "holds something that is no Copal volume");
-    refuse(vec![0; 4096], "bytes are too few");
-    refuse(vec![0; 200_000], "bytes are too few");
+    refuse(vec![0; 4096], "is too small: give it at least");
+    refuse(vec![0; 200_000], "is too small: give it at least");
     let mut longer = image();
     longer.resize(SIZE + 8192, 0);
-    refuse(longer, "made for 3145728 bytes, but there are 3153920");
+    refuse(longer, "it is a volume made for 3");
     let mut shorter = image();
     shorter.truncate(SIZE - 8192);
-    refuse(shorter, "made for 3145728 bytes");
+    refuse(shorter, "it is a volume made for 3");
     let mut damaged = image();
     damaged[100] ^= 1;
     damaged[SIZE - 4096 + 100] ^= 1;

@@ -166,12 +166,12 @@ fn a_journal_that_nobody_looks_after_makes_room_for_itself() {
     let volume = open(&first);
     let id = put(&volume, 1, 100).expect("there is room");
     for round in 0..500_u16 {
-        volume.set_times(id, f64::from(round), 1.0, 2.0, 3.0);
+        volume.set_times(id, &[1; 16], f64::from(round), 1.0, 2.0, 3.0);
         volume.sync().expect("there is room in the journal");
     }
     assert!(volume.statistics().checkpoints > 3);
     for round in 0..20_000_u32 {
-        volume.set_ban(id, round);
+        volume.set_ban(id, &[1; 16], round);
     }
     volume.sync().expect("there is room in the journal");
     let volume = open(&again(&first));

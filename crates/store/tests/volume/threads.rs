@@ -53,8 +53,8 @@ fn threads_write_read_remove_and_keep_it_durable() {
         scope.spawn(|| {
             let mut chance = Chance::new(20);
             for round in 0..600 {
-                if let Some((id, _)) = pick(&mut chance) {
-                    volume.set_times(id, 1.0, 2.0, 3.0, 4.0);
+                if let Some((id, number)) = pick(&mut chance) {
+                    volume.set_times(id, &[number; 16], 1.0, 2.0, 3.0, 4.0);
                     if round % 3 == 0 {
                         volume.remove(id);
                     }

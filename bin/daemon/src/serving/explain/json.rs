@@ -33,6 +33,7 @@ pub(super) fn print(it: &Explanation) -> String {
         "key": it.key.map(|key| key.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))),
         "hash_data": it.hashed.iter().map(|part| shown(part)).collect::<Vec<_>>(),
         "objects": found.map(|found| found.objects.iter().map(object).collect::<Vec<_>>()),
+        "entries": found.map(|found| found.entries),
         "fetches": found.map(|found| found.fetches),
         "fetched": found.map(|found| found.fetched),
         "waiting": found.map(|found| found.waiting),

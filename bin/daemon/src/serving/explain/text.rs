@@ -92,7 +92,7 @@ fn place(spot: &Spot) -> String {
 
 fn look(found: &Looked, now: f64, page: &mut Page) {
     let count = found.objects.len();
-    if count == 0 {
+    if count == 0 && found.entries == 0 {
         page.row("Stored", "nothing");
     }
     for (index, object) in found.objects.iter().enumerate() {
@@ -103,6 +103,9 @@ fn look(found: &Looked, now: f64, page: &mut Page) {
             format_args!("{} of {count}: {kind}, {}{decides}", index + 1, word(object.judged)),
         );
         facts(object, now, page);
+    }
+    if found.entries > 0 {
+        page.row("On devices", format_args!("{}, not in memory: loaded when it is asked for", found.entries));
     }
     let fetches = match (found.fetches, found.fetched) {
         (0, _) => "none runs".to_owned(),

@@ -102,7 +102,7 @@ impl Reader {
             true => Kind::Memory { size: Some(memory) },
             false => {
                 let tiers = vec![TierSpec { name: "disk".to_owned(), devices }];
-                Kind::Tiers(TiersSpec { memory: Some(memory), tiers })
+                Kind::Tiers(TiersSpec { memory: Some(memory), admit: super::persistent::Admit::All, tiers })
             }
         })
     }
