@@ -414,7 +414,7 @@ impl Space {
             keeper.stored(object);
         }
         // Asked before the lock is taken: it has a lock of its own.
-        let size = object.memory_size() + object.body_owner().map_or(0, |owner| owner.memory_size());
+        let size = object.whole_size();
         let mut order = self.order.lock();
         // `unlink` marks first and leaves the order after: whichever comes second sees the other.
         if !object.is_gone() {

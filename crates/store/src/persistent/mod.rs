@@ -317,8 +317,7 @@ impl Core {
     /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
     fn choose_for(&self, object: &Object) -> Option<&Station> {
         // Links, and a checksum for each block, come to what it takes in memory.
-        let most =
-            object.memory_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let most = object.whole_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
         let tiers = self.stations.last().map_or(0, |station| station.tier);
         let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
         let first = good.next();
