@@ -216,7 +216,14 @@ pub trait Engine: Send + Sync {
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
 
-    /// Evicts objects until `bytes` fewer are held, or nothing is left that may go. How many fewer there are.
+    /// Bytes of memory that it holds: all of [`Statistics::bytes`] but what lies in a file.
+    fn memory(&self) -> u64;
+
+    /// From now on it holds so many bytes of memory at most, whatever its size; `u64::MAX` is no limit. It evicts to make room
+    /// below that, and is full where that does not do. What it holds already stays: see [`Engine::shrink`].
+    fn set_memory_max(&self, bytes: u64);
+
+    /// Evicts objects until `bytes` fewer of memory are held, or nothing is left that may go. How many fewer there are.
     fn shrink(&self, bytes: u64) -> u64;
 
     /// Whether it takes objects.

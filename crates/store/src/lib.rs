@@ -33,6 +33,6 @@ pub use hold::Hold;
 pub use memory::Memory;
 pub use object::{Attributes, Flags, Object, State};
 pub use persistent::Persistent;
-pub use pool::{Pooled, pooled};
+pub use pool::{Pooled, pooled, return_idle};
 pub use report::{DeviceReport, Report};
 pub use volume::Facts;

@@ -42,6 +42,8 @@ pub(crate) struct Space {
     pub(crate) file: Option<Arc<Arena>>,
     size: u64,
     slack: u64,
+    /// How much of memory may be held at most, whatever the size says.
+    memory_max: AtomicU64,
     /// How many objects one request for memory may evict (`nuke_limit`).
     evict_max: AtomicU64,
     linked: AtomicU64,
@@ -229,8 +231,16 @@ impl Engine for Memory {
         }
     }
 
+    fn memory(&self) -> u64 {
+        self.space.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.space.memory_max.store(bytes, Ordering::Relaxed);
+    }
+
     fn shrink(&self, bytes: u64) -> u64 {
-        let held = || self.space.held.load(Ordering::Relaxed);
+        let held = || self.space.memory();
         let before = held();
         while before.saturating_sub(held()) < bytes && self.space.evict_one(Shortage::Held) {}
         before.saturating_sub(held())
@@ -244,6 +254,7 @@ impl Space {
             file: None,
             size,
             slack: if size == u64::MAX { 0 } else { (size / 8).max(256 << 10) },
+            memory_max: AtomicU64::new(u64::MAX),
             evict_max: AtomicU64::new(50),
             linked: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -291,7 +302,8 @@ impl Space {
         let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
         loop {
             let Err(shortage) = self.try_reserve(bytes) else { return Ok(()) };
-            if bytes > self.size || evictions_left == 0 || !self.evict_one(shortage) {
+            let memory_max = self.memory_max.load(Ordering::Relaxed);
+            if bytes > self.size.min(memory_max) || evictions_left == 0 || !self.evict_one(shortage) {
                 return Err(Full);
             }
             evictions_left -= 1;
@@ -333,12 +345,14 @@ impl Space {
         if !add(&self.linked, self.size) {
             return Err(Shortage::Linked);
         }
-        if !add(&self.held, self.size.saturating_add(self.slack)) {
+        let memory_max = self.memory_max.load(Ordering::Relaxed);
+        let held_max = self.size.saturating_add(self.slack);
+        if !add(&self.held, if self.file.is_some() { held_max } else { held_max.min(memory_max) }) {
             self.unlinked(bytes);
             return Err(Shortage::Held);
         }
         if let Some(file) = &self.file
-            && self.held.load(Ordering::Relaxed).saturating_sub(file.used()) > heads_max(file.size())
+            && self.memory() > heads_max(file.size()).min(memory_max)
         {
             self.unlinked(bytes);
             self.held.fetch_sub(bytes, Ordering::Relaxed);
@@ -346,6 +360,12 @@ impl Space {
         }
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Bytes of memory held.
+    fn memory(&self) -> u64 {
+        let in_file = self.file.as_ref().map_or(0, |file| file.used());
+        self.held.load(Ordering::Relaxed).saturating_sub(in_file)
     }
 
     /// Counts `bytes` as held only: the window of a body that outgrew the store.
@@ -394,7 +414,7 @@ impl Space {
             keeper.stored(object);
         }
         // Asked before the lock is taken: it has a lock of its own.
-        let size = object.memory_size() + object.body_owner().map_or(0, |owner| owner.memory_size());
+        let size = object.whole_size();
         let mut order = self.order.lock();
         // `unlink` marks first and leaves the order after: whichever comes second sees the other.
         if !object.is_gone() {

@@ -71,6 +71,26 @@ fn more_than_was_announced_is_refused_and_less_is_not_stored(engine: Make) {
     assert_eq!(read_all(&object, 0, u64::MAX), (9, Poll::Ready(Err(Cut::Failed))));
 }
 
+fn what_is_held_stays_below_a_limit_on_memory(engine: Make) {
+    let (memory, evicted) = engine(None);
+    let fill = |seeds: std::ops::Range<u8>| seeds.filter(|seed| store(&memory, *seed, 1_000).is_ok()).count();
+    assert_eq!(fill(0..20), 20);
+    let (held, bytes) = (memory.memory(), memory.statistics().bytes);
+    memory.set_memory_max(held);
+    assert_eq!(fill(20..40), 20, "others go for what comes");
+    assert_eq!((memory.memory(), memory.statistics().bytes), (held, bytes));
+    assert_eq!(evicted.0.lock().unwrap().len(), 20);
+    memory.set_memory_max(held / 2);
+    assert!(memory.shrink(held / 2) >= held / 2 && memory.memory() <= held / 2);
+    assert_eq!(fill(40..50), 10);
+    assert!(memory.memory() <= held / 2);
+    memory.set_memory_max(100);
+    assert_eq!(fill(50..60), 0, "less than any object takes");
+    memory.set_memory_max(u64::MAX);
+    let before = memory.statistics().objects;
+    assert_eq!((fill(60..70), memory.statistics().objects), (10, before + 10));
+}
+
 fn what_a_device_does_not_give_is_damaged(engine: Make) {
     let (memory, _) = engine(None);
     let mut fill = begin(&memory, 1, b"", Some(10)).unwrap();
@@ -398,6 +418,7 @@ for_all_engines! {
     bodies_of_all_sizes_read_as_written
     more_than_was_announced_is_refused_and_less_is_not_stored
     a_reader_is_woken_once_for_what_it_waits_for
+    what_is_held_stays_below_a_limit_on_memory
     what_a_device_does_not_give_is_damaged
     readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken
     a_body_that_outgrows_the_store_goes_through_a_window

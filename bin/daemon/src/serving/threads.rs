@@ -1,5 +1,6 @@
 //! Worker threads that are started and stopped, and the housekeeping of what they share.
 
+use super::budget::Budget;
 use crate::log;
 use base::{Live, LiveReader};
 use catalog::sweep::{Expired, Sweeper};
@@ -43,6 +44,8 @@ pub(super) struct Parts {
     pub(super) counters: Arc<observe::CounterSet>,
     /// Connections that could not be accepted.
     pub(super) failures: Arc<Statistics>,
+    /// Parameter `memory_max`.
+    pub(super) memory_max: Arc<AtomicU64>,
 }
 
 /// Running worker threads.
@@ -187,7 +190,9 @@ async fn lurk(parts: &Parts) {
 /// Expires objects, tests bans in the background and counts what the threads do not, until `stop`.
 pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: Stop) {
     let mut gauges = Gauges::new(&parts);
+    let mut budget = Budget::default();
     let mut count = || {
+        budget.keep(&parts);
         gauges.update(&parts);
         shm.merge(parts.shared.now());
     };

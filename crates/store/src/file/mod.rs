@@ -110,6 +110,14 @@ impl Engine for File {
         self.memory.set_evict_max(count);
     }
 
+    fn memory(&self) -> u64 {
+        self.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.memory.set_memory_max(bytes);
+    }
+
     fn shrink(&self, bytes: u64) -> u64 {
         self.memory.shrink(bytes)
     }

@@ -323,8 +323,7 @@ impl Core {
     /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
     fn choose_for(&self, object: &Object) -> Option<&Station> {
         // Links, and a checksum for each block, come to what it takes in memory.
-        let most =
-            object.memory_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let most = object.whole_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
         let tiers = self.stations.last().map_or(0, |station| station.tier);
         let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
         let first = good.next();
@@ -431,6 +430,14 @@ impl Engine for Persistent {
 
     fn set_evict_max(&self, count: u64) {
         self.core.memory.set_evict_max(count);
+    }
+
+    fn memory(&self) -> u64 {
+        self.core.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.core.memory.set_memory_max(bytes);
     }
 
     fn shrink(&self, bytes: u64) -> u64 {
