@@ -1,12 +1,13 @@
 //! The memory engine: `-s [name=]malloc[,size]`.
 //!
-//! The size counts heads, bodies, and what each object takes itself. Two sums are kept: what is linked (in the index, or being filled) stays
-//! within the size; what is held in all, also by readers of objects that were evicted or purged meanwhile, may go over
-//! it by an eighth (at least 256 KiB), but no further: then new objects find the store full and pass through. Windows of
-//! bodies that outgrew the store are held beyond that; each is bounded ([`crate::fill`]).
+//! The size counts heads, bodies, and what each object takes itself. Two sums are kept. Linked bytes belong to objects that
+//! are in the index or being filled; they stay within the size. Held bytes are all, also those of evicted or purged objects
+//! that still have readers; they may exceed the size by an eighth (at least 256 KiB), but no further: then new objects find
+//! the store full and pass through. The windows of bodies that outgrew the store are held beyond that; each is bounded
+//! ([`crate::fill`]).
 //!
-//! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
-//! rounded up by (1 to 5 percent on average, see `pool`).
+//! An object's position in the eviction order, its entry in the index, and the rounding of its blocks (1 to 5 percent on
+//! average, see `pool`) are not counted.
 
 use crate::block::Block;
 use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
@@ -405,7 +406,7 @@ impl Space {
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
-        let held = self.order.lock().remove(object.place());
+        let held = self.order.lock().remove(object.position());
         drop(held);
     }
 

@@ -21,7 +21,7 @@
 use crate::body::Rest;
 use crate::entry::Entry;
 use crate::eviction::uses::{self, Uses};
-use crate::eviction::{Item, Place};
+use crate::eviction::{Item, Position};
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -129,8 +129,8 @@ pub struct Object {
     ban: AtomicU32,
     /// What its engine's device knows it by, or [`NO_ENTRY`]; written under `lock`.
     entry: AtomicU32,
-    /// Its place in the eviction order.
-    place: Place,
+    /// Its position in the eviction order.
+    position: Position,
     vxid: u32,
     flags: Flags,
     /// A [`State`] and the bit for a window.
@@ -165,7 +165,7 @@ impl Object {
             hits: AtomicU32::new(0),
             ban: AtomicU32::new(narrow(attributes.ban)),
             entry: AtomicU32::new(NO_ENTRY),
-            place: Place::default(),
+            position: Position::default(),
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
@@ -367,8 +367,8 @@ impl Item for Object {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    fn place(&self) -> &Place {
-        &self.place
+    fn position(&self) -> &Position {
+        &self.position
     }
 
     fn uses(&self) -> Uses<'_> {
