@@ -246,7 +246,7 @@ impl Object {
         rest.as_deref().map(|rest| &rest.extents)
     }
 
-    /// What the cache keeps beside the body ([`crate::Fill::set_plan`]); there once the object is stored.
+    /// The plan of the body ([`crate::Fill::set_plan`]); there once the object is stored.
     #[inline]
     pub fn plan(&self) -> Option<&[u8]> {
         let state = self.state.load(Ordering::Acquire);

@@ -92,8 +92,8 @@ impl<T> Known<T> {
         self.sparse.clone()
     }
 
-    /// What is to be done for ESI, if it has markup.
-    pub fn esi_plan(&self) -> Option<&[u8]> {
+    /// The ESI script of its body, if that has markup.
+    pub fn esi_script(&self) -> Option<&[u8]> {
         if self.sparse.is_some() { None } else { self.object.plan() }
     }
 
