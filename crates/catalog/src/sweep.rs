@@ -17,14 +17,15 @@ const STEP: usize = 1_000;
 /// An empty shard counts as this part of an object.
 const EMPTY: usize = 8;
 
-/// The walk's place.
+/// The walk and where it is in its round.
 #[derive(Debug, Default)]
 pub struct Sweeper {
     shard: usize,
 }
 
 impl Sweeper {
-    /// Visits the next objects; `expired` hears of each that was past its life. Returns whether that was the end of a round.
+    /// Visits the next objects; `expired` is called for each that was past its life. Returns whether that was the end of a
+    /// round.
     pub fn step(&mut self, index: &Index, now: Time, expired: &mut dyn FnMut(&Object)) -> bool {
         let mut visited = 0;
         while visited < STEP * EMPTY {

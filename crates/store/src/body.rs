@@ -45,7 +45,7 @@ impl Extent {
     }
 }
 
-/// What becomes of the last extent when a body is complete.
+/// What a complete body does with its last extent.
 pub(crate) enum Tail {
     /// It stays as it is.
     Whole,
@@ -65,7 +65,7 @@ pub(crate) struct Reader {
     pub(crate) left_behind: bool,
 }
 
-/// What lies beyond the first block, and what only a growing object needs. See the module for who may touch it.
+/// The extents beyond the first block, and the state that only a growing object needs. See the module for who may touch it.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     pub(crate) extents: VecDeque<Extent>,
@@ -79,7 +79,7 @@ pub(crate) struct Rest {
     pub(crate) length: Option<u64>,
     /// The object whose body this one shares; the extents are that one's then, and count there.
     pub(crate) owner: Option<Arc<Object>>,
-    /// What the cache keeps beside the body.
+    /// The plan of the body ([`crate::Fill::set_plan`]).
     pub(crate) plan: Option<Box<[u8]>>,
 }
 

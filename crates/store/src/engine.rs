@@ -1,4 +1,4 @@
-//! What every storage engine offers to the cache, and what it asks of who keeps the index.
+//! The interface of every storage engine to the cache, and what engines ask of the index.
 
 use crate::entry::Entry;
 use crate::file::FileStatistics;
