@@ -10,13 +10,13 @@
 //! average, see `pool`) are not counted.
 
 use crate::block::Block;
+use crate::charge::Charge;
 use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
 use crate::eviction::{Item as _, LOOK_MAX, Order, Policy};
 use crate::file::arena::Arena;
 use crate::file::heads_max;
 use crate::fill::Fill;
 use crate::first::{self, First};
-use crate::hold::Hold;
 use crate::object::Object;
 use crate::pool;
 use parking_lot::{FairMutex, Mutex};
@@ -184,12 +184,12 @@ impl Engine for Memory {
         Ok(shares.then(|| Fill::shared(Arc::new(object), Arc::clone(&self.space))))
     }
 
-    fn count(&self, bytes: u64) -> Hold {
-        Hold::count(&self.space, bytes)
+    fn count(&self, bytes: u64) -> Charge {
+        Charge::count(&self.space, bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
-        Hold::reserve(&self.space, bytes)
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
+        Charge::reserve(&self.space, bytes)
     }
 
     fn begin_window(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
