@@ -308,11 +308,6 @@ impl Bans {
         self.list.read().shift(from, to);
     }
 
-    /// The number of the oldest ban that is kept.
-    pub fn oldest(&self) -> u64 {
-        self.list.read().oldest()
-    }
-
     /// Takes in the bans that a device kept, oldest first: number, time and text of each. For the start, before any object
     /// comes in. A text that does not read as a ban bans everything before it, since its condition is not known.
     /// Numbers go on from `newest` at least: objects say that they were tested up to there.
@@ -332,6 +327,7 @@ impl Bans {
             restored.complete_equal(&Expression::empty());
         }
         if restored.len() > 0 {
+            restored.forget_older();
             self.newest.store(restored.newest(), Ordering::Release);
             *list = restored;
         }

@@ -133,7 +133,7 @@ pub struct Object {
     position: Position,
     vxid: u32,
     flags: Flags,
-    /// A [`State`] and the bit for a window.
+    /// A [`State`], the bit for a window, and that for damage.
     pub(crate) state: AtomicU8,
     /// [`GONE`], [`LENT`], [`SUPERSEDED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
     pub(crate) marks: AtomicU8,

@@ -2,7 +2,7 @@
 
 use crate::log;
 use base::{Live, LiveReader};
-use catalog::sweep::Sweeper;
+use catalog::sweep::{Expired, Sweeper};
 use copal_base as base;
 use copal_cache as cache;
 use copal_catalog as catalog;
@@ -202,10 +202,10 @@ pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: St
 /// Expires objects, round after round, and has all counted meanwhile, for ever.
 async fn sweep(parts: &Parts, count: &mut impl FnMut()) {
     let control = parts.counters.control();
-    let mut expired = |object: &store::Object| {
+    let mut expired = |expired: &Expired<'_>| {
         control.n_expired.add_shared(1);
         if parts.log.mask().has(Tag::ExpKill) {
-            let text = catalog::sweep::record("EXP_Expired", object);
+            let text = expired.record("EXP_Expired");
             parts.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
         }
     };

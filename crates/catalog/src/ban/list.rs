@@ -200,6 +200,11 @@ impl List {
         tested < self.forgotten
     }
 
+    /// Nobody knows what bans older than the oldest said.
+    pub(super) fn forget_older(&mut self) {
+        self.forgotten = self.forgotten.max(self.oldest().saturating_sub(1));
+    }
+
     /// The number of the oldest.
     pub(super) fn oldest(&self) -> u64 {
         self.bans.front().map_or(0, |ban| ban.sequence)

@@ -332,3 +332,36 @@ fn threads_see_a_ban_with_its_number() {
     bans.drop_tail();
     assert_eq!((bans.count(), bans.counts().completed), (1, 0));
 }
+
+/// What a log was told of.
+#[derive(Default)]
+struct Kept(parking_lot::Mutex<Vec<(u64, f64, Vec<u8>)>>);
+
+impl super::BanLog for Kept {
+    fn added(&self, number: u64, time: f64, text: &[u8]) {
+        self.0.lock().push((number, time, text.to_vec()));
+    }
+}
+
+#[test]
+fn bans_hold_across_a_start() {
+    let (bans, kept) = (Bans::new(), Arc::new(Kept::default()));
+    bans.set_log(Arc::clone(&kept) as _);
+    bans.add_words(&["obj.http.x", "==", "two words"], 5.0).unwrap();
+    bans.add(b"obj.status == 404", 6.0).unwrap();
+    let after = Bans::new();
+    after.restore(&kept.0.lock(), 1, 9.0);
+    assert_eq!(after.newest(), 3);
+    let texts: Vec<_> = after.list().into_iter().map(|ban| ban.text).collect();
+    assert_eq!(texts, bans.list().into_iter().take(2).map(|ban| ban.text).collect::<Vec<_>>());
+    // Tested against what there was before the first that is kept, or later.
+    assert!(after.enter_entry(1) && after.enter_entry(3));
+}
+
+#[test]
+fn what_no_ban_can_be_tested_for_does_not_come_back() {
+    let bans = Bans::new();
+    bans.restore(&[(7, 1.0, b"obj.status\0==\x00404".to_vec())], 9, 2.0);
+    assert_eq!(bans.newest(), 9, "an object says that it was tested up to there");
+    assert_eq!([5, 6, 7, 9].map(|tested| bans.enter_entry(tested)), [false, true, true, true]);
+}

@@ -451,7 +451,8 @@ impl Index {
             let mut shard = self.shard(key);
             let waiting = shard.cold.loading.remove(&entry).unwrap_or_default();
             match result {
-                Ok(object) if object.key() == key && shard.cold.remove(entry, key) => {
+                // One that was complete may have been evicted already.
+                Ok(object) if object.key() == key && !object.is_gone() && shard.cold.remove(entry, key) => {
                     // They may have been changed since the device was asked.
                     if let Some(facts) = self.engines().facts(entry).filter(|facts| !facts.is_piece()) {
                         let spans = (facts.ttl.into(), facts.grace.into(), facts.keep.into());
@@ -575,9 +576,14 @@ impl Index {
         self.shard(key).cold.of(self.engines(), key)
     }
 
-    /// Ends the cold entries of shard `number` for which `ends` is true: how many of them, and how many there were; `None`
-    /// beyond the last shard, and where there is no device.
-    pub fn sweep_cold(&self, number: usize, ends: impl Fn(&Facts) -> bool) -> Option<(usize, usize)> {
+    /// Ends the cold entries of shard `number` for which `ends` is true, and tells `ended` of each. How many there were;
+    /// `None` beyond the last shard, and where there is no device.
+    pub fn sweep_cold(
+        &self,
+        number: usize,
+        ends: impl Fn(&Facts) -> bool,
+        mut ended: impl FnMut(&Facts),
+    ) -> Option<usize> {
         if !self.has_devices() {
             return None;
         }
@@ -590,7 +596,9 @@ impl Index {
             .filter(|(_, facts)| ends(facts))
             .collect();
         drop(shard);
-        Some((found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts)).count(), count))
+        let gone = found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts));
+        gone.for_each(|(_, facts)| ended(facts));
+        Some(count)
     }
 
     /// The head of an entry as the cache keeps heads, read from its device on the caller's thread.

@@ -35,7 +35,7 @@ use crate::fill::Fill;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
-use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
 use admission::Admission;
 use events::DeviceEvents;
 use loader::Loads;
@@ -280,8 +280,9 @@ impl Core {
                     oldest = oldest.min(facts.ban);
                 }
             });
-            // What the entries say is to be durable before that is relied upon.
-            if station.volume.sync().is_ok() {
+            let needed = bans.iter().filter(|ban| ban.0 >= oldest).count();
+            // What the entries say is to be durable before that is relied upon, and that costs a checkpoint.
+            if needed * 2 <= bans.len() && station.volume.checkpoint().is_ok() {
                 station.volume.drop_bans(&|number| number >= oldest);
             }
         }
@@ -313,10 +314,21 @@ impl Core {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives `object` to the writer of a device of `tier`.
-    fn write_soon(&self, object: &Arc<Object>, tier: usize) {
+    /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
+    fn choose_for(&self, object: &Object) -> Option<&Station> {
+        // Links, and a checksum for each block, come to what it takes in memory.
+        let most =
+            object.memory_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let tiers = self.stations.last().map_or(0, |station| station.tier);
+        let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
+        let first = good.next();
+        first.into_iter().chain(good).find(|station| station.volume.record_max() >= most).or(first)
+    }
+
+    /// Gives `object` to the writer of `station`, if there is one.
+    fn write_soon(&self, object: &Arc<Object>, station: Option<&Station>) {
         let fits = self.waiting() <= self.behind.saturating_mul(2);
-        let Some(station) = self.choose(tier).filter(|_| fits) else {
+        let Some(station) = station.filter(|_| fits) else {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             return;
         };
@@ -332,7 +344,7 @@ impl Keeper for Core {
             return;
         }
         if self.admission.takes(object) {
-            self.write_soon(object, 0);
+            self.write_soon(object, self.choose_for(object));
         }
     }
 
@@ -345,7 +357,8 @@ impl Keeper for Core {
 
     fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
         if let Some((station, slot)) = self.station(entry) {
-            station.volume.set_ban(slot, key, ban);
+            // After a ban every hit does so: nothing may wait for the device.
+            station.volume.note_ban(slot, key, ban);
         }
     }
 
@@ -519,6 +532,8 @@ impl Engine for Persistent {
         for thread in threads {
             let _ = thread.join();
         }
+        // What was used in memory is noted with its entry when it leaves.
+        self.core.memory.evict_all();
         let _ = self.core.keep_bans();
         for station in &self.core.stations {
             // What a device that fails does not take is lost, as in a crash.

@@ -339,6 +339,7 @@ impl Job {
             let waited = self.patience.wait(fill, self.patience_max, &self.local).await;
             waited.map_err(|store::fill::NoReaders| Stop::Unwanted)?;
         }
+        self.patience.wait_for_devices(fill).await;
         if fill.room().is_err() {
             self.go_private();
             fill.keep_window();

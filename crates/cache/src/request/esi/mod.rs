@@ -12,7 +12,7 @@
 
 pub(super) mod include;
 
-use crate::body::{Aborted, Ready, Source};
+use crate::body::{Aborted, Ready, Source, log_cut};
 use crate::exchange::{Exchange, SharedStitch};
 use crate::known::Known;
 use crate::request::step::Outcome;
@@ -91,6 +91,8 @@ pub(super) struct Assembly {
     links: Vec<Vxid>,
     /// Why the latest include was not requested.
     refused: Option<Refused>,
+    /// Why the stored body that it is made from has no end.
+    cut: Option<store::cursor::Cut>,
 }
 
 impl std::fmt::Debug for Assembly {
@@ -121,6 +123,7 @@ impl Assembly {
             pace: Pace::default(),
             links: Vec::new(),
             refused: None,
+            cut: None,
         }
     }
 
@@ -144,10 +147,14 @@ impl Assembly {
                 Part::Stored(cursor) => {
                     let known = &self.known;
                     let ready = poll_fn(|context| cursor.poll_ready(known, context)).await;
-                    if ready.map_err(|store::cursor::Cut| Aborted)? {
-                        return Ok(true);
+                    match ready {
+                        Ok(true) => return Ok(true),
+                        Ok(false) => self.part = Part::None,
+                        Err(cut) => {
+                            self.cut = Some(cut);
+                            return Err(Aborted);
+                        }
                     }
-                    self.part = Part::None;
                 }
                 Part::Starting(future) => {
                     // Kept in `self`: whoever waits here may stop waiting and come again.
@@ -334,6 +341,7 @@ impl Source for Assembly {
         if let Some(refused) = self.refused.take() {
             records.fmt(Tag::VCL_Error, format_args!("{refused}"));
         }
+        log_cut(self.cut.take(), records);
     }
 
     fn joins_stream(&self) -> bool {
