@@ -170,7 +170,8 @@ impl Fill {
         Ok(())
     }
 
-    /// Keeps `plan` beside the body. It counts as the body does, and is seen once the object is stored.
+    /// Keeps `plan` beside the body: bytes that say how the body is delivered, which the store does not read (an ESI script,
+    /// or the layout of an object in segments). It counts as the body does, and is seen once the object is stored.
     ///
     /// # Errors
     /// [`Full`] if there is no room for it.

@@ -26,12 +26,12 @@ mod writer;
 pub use admission::Admit;
 pub use upkeep::Pace;
 
+use crate::charge::Charge;
 use crate::device::Device;
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Keeper, Loaded, NotLoaded, Statistics};
 use crate::entry::Entry;
 use crate::eviction::Policy;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
@@ -407,11 +407,11 @@ impl Engine for Persistent {
         self.core.memory.begin_sharing(creation, of)
     }
 
-    fn count(&self, bytes: u64) -> Hold {
+    fn count(&self, bytes: u64) -> Charge {
         self.core.memory.count(bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
         self.core.memory.reserve(bytes)
     }
 
