@@ -91,7 +91,7 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
             Err(_) => return,
         }
     }
-    if was_used && station.tier > 0 {
+    if was_used && station.tier > 0 && core.takes_any(station.tier - 1) {
         core.write_soon(&object, station.tier - 1);
     }
 }
