@@ -134,3 +134,158 @@ fn end(core: &Core, station: &Station, slot: EntryId) {
     core.evictions.entry_ended(Entry::new(station.number, slot.0), &facts, &links);
     station.volume.remove(slot);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sim::{Fault, SimDevice};
+    use crate::engine::{Engine as _, Evictions, Health};
+    use crate::object::Object;
+    use crate::persistent::{Admit, DeviceSpec, Pace, Persistent, Settings};
+    use crate::volume::{Facts, NewRecord, Options};
+    use std::collections::BTreeSet;
+    use std::io;
+    use std::sync::Arc;
+
+    /// What entries there are.
+    #[derive(Default)]
+    struct Index(Mutex<BTreeSet<Entry>>);
+
+    impl Evictions for Index {
+        fn evicted(&self, _: &Arc<Object>) {}
+
+        fn moved(&self, entry: Entry, new: Entry) -> bool {
+            let mut entries = self.0.lock();
+            entries.remove(&entry) && entries.insert(new)
+        }
+
+        fn entry_ended(&self, entry: Entry, _: &Facts, _: &[u8]) {
+            self.0.lock().remove(&entry);
+        }
+    }
+
+    struct Made {
+        engine: Persistent,
+        index: Arc<Index>,
+        devices: Vec<Arc<SimDevice>>,
+    }
+
+    /// An engine with a device of 4 MiB in each of `tiers`, whose regions have these sizes.
+    fn made(tiers: &[usize], region_sizes: &[u32]) -> Made {
+        let index = Arc::new(Index::default());
+        let devices: Vec<_> = tiers.iter().map(|_| Arc::new(SimDevice::new(4 << 20))).collect();
+        let mut specs: Vec<Vec<DeviceSpec>> = Vec::new();
+        for (number, tier) in tiers.iter().enumerate() {
+            specs.resize_with(specs.len().max(tier + 1), Vec::new);
+            specs[*tier].push(DeviceSpec {
+                path: format!("{number}"),
+                device: Arc::clone(&devices[number]) as _,
+                options: Options { region_size: Some(region_sizes[number]), ..Options::default() },
+            });
+        }
+        let settings = Settings {
+            name: "s0".to_owned(),
+            kind: "tier",
+            memory: 1 << 20,
+            policy: crate::Policy::default(),
+            admit: Admit::All,
+            tiers: specs,
+            first_device: 3,
+            pace: Arc::new(Pace::default()),
+        };
+        let engine = Persistent::open(settings, Arc::clone(&index) as _).expect("they are new");
+        Made { engine, index, devices }
+    }
+
+    impl Made {
+        fn put(&self, place: usize, key: u8, length: usize) {
+            let station = &self.engine.core.stations[place];
+            let body = vec![key; length];
+            let record = NewRecord {
+                key: [key; 32],
+                facts: Facts { origin_time: 1.0, ttl: 2.0, status: 200, ..Facts::default() },
+                vxid: 7,
+                variant: b"v",
+                head: b"head",
+                plan: None,
+                links: b"links",
+                body: &[&body],
+            };
+            let slot = station.volume.write(&record).expect("there is room");
+            self.index.0.lock().insert(Entry::new(station.number, slot.0));
+        }
+
+        /// Drains the device until a step moves nothing. The engine's own thread is not asked to.
+        fn drain(&self, place: usize) {
+            let core = &self.engine.core;
+            core.stations[place].volume.drain();
+            let mut next = EntryId(0);
+            while step(core, &core.stations[place], &mut next) > 0 {}
+        }
+
+        fn entries(&self) -> Vec<u64> {
+            self.engine.report().devices.iter().map(|device| device.entries).collect()
+        }
+
+        /// That the devices have so many entries, all of which the index knows, and can be read.
+        fn check(&self, expected: &[u64]) {
+            assert_eq!(self.entries(), expected);
+            assert_eq!(self.index.0.lock().len() as u64, expected.iter().sum::<u64>());
+            for entry in &*self.index.0.lock() {
+                assert_eq!(self.engine.read_head(*entry).as_deref(), Some(&b"head"[..]), "{entry:?}");
+                assert_eq!(self.engine.links(*entry), b"links");
+                assert_eq!(self.engine.facts(*entry).map(|facts| facts.ttl), Some(2.0));
+            }
+        }
+    }
+
+    const REGION: u32 = 128 << 10;
+
+    #[test]
+    fn records_go_to_the_same_tier_else_to_the_next_slower_one_else_nowhere() {
+        let made = made(&[0, 0, 1], &[REGION; 3]);
+        (0..100).for_each(|key| made.put(0, key, 1000));
+        made.drain(0);
+        made.check(&[0, 100, 0]);
+        assert_eq!(made.engine.health(), Health::Good);
+        made.drain(1);
+        made.check(&[0, 0, 100]);
+        made.drain(2);
+        made.check(&[0, 0, 100]);
+        assert_eq!(made.engine.health(), Health::Draining);
+        let words: Vec<_> = made.engine.report().devices.iter().map(|device| device.health.word()).collect();
+        assert_eq!(words, ["drained", "drained", "draining"]);
+    }
+
+    #[test]
+    fn what_fits_nowhere_ends_and_what_nobody_wants_is_not_moved() {
+        let made = made(&[0, 1], &[2 * REGION, REGION / 2]);
+        made.put(0, 1, 100);
+        made.put(0, 2, 100_000);
+        made.put(0, 3, 100);
+        made.index.0.lock().pop_last();
+        made.drain(0);
+        assert_eq!(made.entries(), [1, 1]);
+        assert_eq!(made.index.0.lock().len(), 1);
+    }
+
+    #[test]
+    fn a_device_that_cannot_take_them_leaves_them_where_they_are() {
+        let made = made(&[0, 0], &[REGION; 2]);
+        (0..10).for_each(|key| made.put(0, key, 1000));
+        made.devices[1].inject(Fault::Write { after: 0, kind: io::ErrorKind::StorageFull });
+        made.drain(0);
+        made.check(&[10, 0]);
+    }
+
+    #[test]
+    fn only_devices_that_are_there_can_be_drained_and_taken_back() {
+        let made = made(&[0, 1], &[REGION; 2]);
+        assert!(made.engine.drain(1, true));
+        assert!(!made.engine.drain(2, true));
+        assert_eq!(made.engine.report().devices[1].health, Health::Drained);
+        assert!(made.engine.drain(1, false));
+        made.put(1, 1, 10);
+        made.check(&[0, 1]);
+    }
+}
