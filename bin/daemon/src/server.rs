@@ -340,6 +340,13 @@ pub(crate) trait Server {
     /// What they hold, in the same order; nothing while nothing runs.
     fn storage_states(&self) -> Vec<StorageState>;
 
+    /// Takes a device of a store out of use, or into use again; they are told by their places in [`Server::storages`]. It
+    /// stays so however often serving stops and begins.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    fn drain(&mut self, store: usize, device: usize, on: bool) -> Result<(), String>;
+
     /// Where clients connect to.
     fn listening(&self) -> Vec<Listening>;
 

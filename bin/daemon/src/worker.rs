@@ -130,6 +130,7 @@ fn begin(start: link::Start, mut descriptors: Vec<OwnedFd>) -> Result<Serving, S
         hostname: start.hostname,
         stores: start.stores,
         recover: start.recover,
+        draining: start.draining,
     };
     let clock: Arc<dyn Clock> = Arc::new(net::clock::RealClock);
     let mut serving = Serving::new(fixed, addresses, devices, clock);
@@ -192,6 +193,7 @@ fn answer(serving: &mut Serving, ask: Ask) -> Answer {
         Ask::Lingering => return Answer::Lingering(serving.lingering()),
         Ask::Apply(settings) => serving.apply(&parameters::from_settings(&settings)),
         Ask::StorageStates => return Answer::StorageStates(serving.storage_states()),
+        Ask::Drain { store, device, on } => return Answer::of(serving.drain(store, device, on)),
         Ask::Backends => return Answer::Backends(serving.backends()),
         Ask::SetHealth { vcl, backend, health } => serving.set_health(&vcl, &backend, health),
         Ask::Ban(words) => return Answer::of(serving.ban(&words)),

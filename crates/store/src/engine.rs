@@ -134,6 +134,8 @@ pub enum Health {
     Degraded,
     /// It takes no more objects, as it is being emptied.
     Draining,
+    /// It takes no more objects, and has none left.
+    Drained,
     /// It takes no more objects and will not recover; what it has may still be read, or is dropped.
     Failed,
 }
@@ -279,6 +281,12 @@ pub trait Engine: Send + Sync {
     /// Ends in order: writes what waits to be written. Nothing is stored or loaded after.
     fn close(&self) {}
 
+    /// Takes the device in that place of [`Engine::devices`] out of use, or into use again: it takes no more objects, and
+    /// those on it go to others of the store as long as there are such. False if there is no such device.
+    fn drain(&self, _place: usize, _on: bool) -> bool {
+        false
+    }
+
     /// Waits until all that was removed or changed is durable, and every ban.
     ///
     /// # Errors
@@ -286,6 +294,7 @@ pub trait Engine: Send + Sync {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
+
     /// Does what need not be done at once, as dropping the objects of a damaged device. Called about every second, from a
     /// thread that serves nobody; [`Evictions::evicted`] is called from here.
     fn tend(&self) {}

@@ -49,6 +49,7 @@ impl Health {
             Self::Good => "good",
             Self::Degraded => "degraded",
             Self::Draining => "draining",
+            Self::Drained => "drained",
             Self::Failed => "failed",
         }
     }

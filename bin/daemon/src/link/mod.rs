@@ -64,6 +64,8 @@ pub(crate) struct Start {
     pub(crate) stores: Vec<Spec>,
     /// `-o recover`.
     pub(crate) recover: bool,
+    /// Devices that are out of use, by their places: store, device.
+    pub(crate) draining: Vec<(usize, usize)>,
     /// The addresses, in the order of their sockets.
     pub(crate) addresses: Vec<Address>,
     /// Parameters that are not at their default.
@@ -96,6 +98,11 @@ pub(crate) enum Ask {
     Apply(Vec<Setting>),
     Backends,
     StorageStates,
+    Drain {
+        store: usize,
+        device: usize,
+        on: bool,
+    },
     SetHealth {
         vcl: String,
         backend: String,

@@ -189,6 +189,10 @@ impl<P: Server> Management<P> {
             Verb::DebugVmod => self.debug_vmod(),
             Verb::DebugListenAddress => self.listen_address(),
             Verb::StorageList => self.storage_list(json),
+            Verb::StorageDrain | Verb::StorageUndrain => {
+                let on = command.verb == Verb::StorageDrain;
+                self.storage_drain(first, argument(1).unwrap_or_default(), on)
+            }
             Verb::Ban => self.ban(arguments),
             Verb::BanList => self.ban_list(json),
             Verb::Explain => self.explain(arguments, json),

@@ -1,4 +1,4 @@
-//! `storage.list`.
+//! `storage.list`, `storage.drain` and `storage.undrain`.
 
 use super::Management;
 use super::table::Columns;
@@ -20,6 +20,23 @@ impl<P: Server> Management<P> {
         match json {
             true => Reply::ok(self.storage_json(&storages, &states)),
             false => Reply::ok(storage_text(&storages, &states)),
+        }
+    }
+
+    /// Takes a device out of use, or into use again: the one at that path, or of that number among those of the store.
+    pub(super) fn storage_drain(&mut self, store: &str, device: &str, on: bool) -> Reply {
+        let storages = self.server.storages();
+        let Some(index) = storages.iter().position(|storage| storage.name == store) else {
+            return Reply::wrong(format!("No store {store}"));
+        };
+        let devices = &storages[index].devices;
+        let number = device.parse().ok().filter(|number| *number < devices.len());
+        let Some(place) = devices.iter().position(|known| known.path == device).or(number) else {
+            return Reply::wrong(format!("Store {store} has no device {device}"));
+        };
+        match self.server.drain(index, place, on) {
+            Ok(()) => Reply::done(),
+            Err(why) => Reply::wrong(why),
         }
     }
 
@@ -143,6 +160,25 @@ mod tests {
              s0          malloc    -       1G           1.5k    3          -          good\n\
              Transient   malloc    -       unlimited    0       0          -          good\n",
         );
+    }
+
+    #[test]
+    fn devices_are_drained_by_path_or_number() {
+        let mut manager = running();
+        check(&mut manager, "storage.drain s0 0", 106, "Store s0 has no device 0");
+        check(&mut manager, "storage.drain nope 0", 106, "No store nope");
+        manager.plant_mut().storages = Some(stores().0);
+        for (words, told) in [
+            ("drain disk /a", "drain 0.0 true"),
+            ("drain s1 1", "drain 1.1 true"),
+            ("undrain s1 /hdd/a", "drain 1.1 false"),
+        ] {
+            check(&mut manager, &format!("storage.{words}"), 200, "");
+            assert_eq!(manager.server().log.borrow().last().map(String::as_str), Some(told));
+        }
+        check(&mut manager, "storage.drain s1 2", 106, "Store s1 has no device 2");
+        check(&mut manager, "storage.drain s1 /a", 106, "Store s1 has no device /a");
+        check(&mut manager, "storage.drain s1 /ssd/a", 106, "not that one");
     }
 
     fn held(size: u64, used: u64, objects: Option<u64>, health: &str) -> Holding {

@@ -22,6 +22,8 @@ pub(crate) struct Recorder {
     pub(crate) panic: Option<String>,
     pub(crate) log: RefCell<Vec<String>>,
     pub(crate) noted: RefCell<Vec<String>>,
+    /// What `storage.list` shows, if not two stores in memory.
+    pub(crate) storages: Option<Vec<Storage>>,
 }
 
 impl Recorder {
@@ -171,6 +173,9 @@ impl Server for Recorder {
     }
 
     fn storages(&self) -> Vec<Storage> {
+        if let Some(storages) = &self.storages {
+            return storages.clone();
+        }
         ["s0", "Transient"]
             .map(|name| Storage { name: name.into(), kind: "malloc".into(), devices: Vec::new() })
             .to_vec()
@@ -182,6 +187,11 @@ impl Server for Recorder {
             devices: Vec::new(),
         };
         vec![state(Some(1 << 30), 1536, 3), state(None, 0, 0)]
+    }
+
+    fn drain(&mut self, store: usize, device: usize, on: bool) -> Result<(), String> {
+        self.note(format!("drain {store}.{device} {on}"));
+        if (store, device) == (1, 0) { Err("not that one".into()) } else { Ok(()) }
     }
 
     fn listening(&self) -> Vec<Listening> {

@@ -27,6 +27,7 @@ use copal_store::device::FileDevice;
 use net::Endpoint;
 use net::listen::{Protocol, Spec};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -106,6 +107,8 @@ pub(crate) struct Remote {
     /// An answer did not come since that was last asked.
     lost: Cell<bool>,
     panic: RefCell<Option<String>>,
+    /// Devices that were taken out of use, by their places: store, device.
+    draining: BTreeSet<(usize, usize)>,
     /// What the manager's exit status tells of its workers' ends.
     exit_bits: u8,
 }
@@ -137,6 +140,7 @@ impl Remote {
             young_deaths: 0,
             lost: Cell::new(false),
             panic: RefCell::new(None),
+            draining: BTreeSet::new(),
             exit_bits: 0,
         })
     }
@@ -192,6 +196,7 @@ impl Remote {
             hostname: self.fixed.hostname.clone(),
             stores: self.fixed.stores.clone(),
             recover: self.fixed.recover,
+            draining: self.draining.iter().copied().collect(),
             addresses: self.addresses.iter().map(address).collect(),
             parameters: parameters::settings(parameters),
             vcls: vcls.iter().map(vcl_message).collect(),
@@ -461,6 +466,21 @@ impl Server for Remote {
         match self.ask(&Ask::StorageStates) {
             Some(Answer::StorageStates(states)) => states,
             _ => Vec::new(),
+        }
+    }
+
+    fn drain(&mut self, store: usize, device: usize, on: bool) -> Result<(), String> {
+        let spec = self.fixed.stores.get(store).ok_or("no such store")?;
+        if device >= spec.devices().len() {
+            return Err(format!("Store {} keeps nothing that could be moved", spec.name));
+        }
+        match on {
+            true => self.draining.insert((store, device)),
+            false => self.draining.remove(&(store, device)),
+        };
+        match self.running() {
+            true => self.attempt(&Ask::Drain { store, device, on }),
+            false => Ok(()),
         }
     }
 

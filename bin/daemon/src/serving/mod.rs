@@ -47,6 +47,8 @@ pub(crate) struct Fixed {
     pub(crate) stores: Vec<storage::Spec>,
     /// `-o recover`: they make the lists of their objects anew.
     pub(crate) recover: bool,
+    /// Devices that are out of use from the start, by their places: store, device.
+    pub(crate) draining: Vec<(usize, usize)>,
 }
 
 /// The server in the worker: it does what it is told.
@@ -222,6 +224,10 @@ impl Server for Serving {
 
     fn storage_states(&self) -> Vec<StorageState> {
         self.running.as_ref().map_or_else(Vec::new, Running::storage_states)
+    }
+
+    fn drain(&mut self, store: usize, device: usize, on: bool) -> Result<(), String> {
+        self.running.as_ref().map_or(Ok(()), |running| running.drain(store, device, on))
     }
 
     fn listening(&self) -> Vec<Listening> {

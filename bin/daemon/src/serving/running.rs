@@ -90,6 +90,9 @@ impl Running {
         };
         let engines = storage::build::build(&fixed.stores, parts).map_err(|error| error.to_string())?;
         adopt(&index, &engines, clock.now());
+        for (store, device) in &fixed.draining {
+            drain(&engines, *store, *device, true)?;
+        }
         let (transient, named) = engines.split_last().expect("there is always a Transient store");
         debug_assert_eq!(transient.name(), storage::TRANSIENT);
         let shared = Arc::new(Shared {
@@ -443,6 +446,14 @@ impl Running {
         self.engines.iter().map(state).collect()
     }
 
+    /// Takes a device of a store out of use, or into use again.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub(super) fn drain(&self, store: usize, device: usize, on: bool) -> Result<(), String> {
+        drain(&self.engines, store, device, on)
+    }
+
     /// Notes what the operator says of a backend.
     pub(super) fn set_health(&self, vcl: &str, backend: &str, health: AdminHealth) {
         if let Some(service) = self.services.get(vcl) {
@@ -550,6 +561,11 @@ fn adopt(index: &catalog::index::Index, engines: &[Arc<dyn Engine>], now: base::
     }
     let found = index.attach(lasting, now);
     log::info("found on devices", &[("objects", &found.entries), ("useless", &found.useless)]);
+}
+
+fn drain(engines: &[Arc<dyn Engine>], store: usize, device: usize, on: bool) -> Result<(), String> {
+    let done = engines.get(store).is_some_and(|engine| engine.drain(device, on));
+    done.then_some(()).ok_or_else(|| format!("store {store} has no device {device}"))
 }
 
 fn temperature(warm: bool) -> &'static str {

@@ -717,12 +717,19 @@ impl store::Evictions for Index {
         let Some(facts) = engine.facts(entry) else { return false };
         let links = Links::of_bytes(&engine.links(entry)).unwrap_or_default();
         let mut shard = self.shard_of(&facts.key);
-        let known = if shard.cold.remove(entry, &facts.key) {
+        // What changed while the record was copied went past the new one.
+        let (known, now) = if shard.cold.remove(entry, &facts.key) {
             shard.cold.insert(new, &facts.key);
-            true
+            (true, engine.facts(entry))
         } else {
-            shard.resident(entry, &facts.key).is_some_and(|object| object.set_entry(new))
+            match shard.resident(entry, &facts.key) {
+                Some(object) if object.set_entry(new) => (true, Some(as_resident(&object, &facts))),
+                _ => (false, None),
+            }
         };
+        if let (Some(now), Some(copied)) = (now, engine.facts(new)) {
+            bring_up(engine.as_ref(), new, &copied, &now);
+        }
         if known {
             self.tags.moved(entry, new, &links.tags);
         }
@@ -740,6 +747,28 @@ impl store::Evictions for Index {
             let links = Links::of_bytes(links).unwrap_or_default();
             self.tags.now_object(&object, entry, &links.tags);
         }
+    }
+}
+
+/// What the entry of `object` is to say: `facts` with what is true of the object now.
+fn as_resident(object: &Object, facts: &Facts) -> Facts {
+    let ban = u32::try_from(object.ban()).unwrap_or(u32::MAX);
+    let keep = object.keep() as f32;
+    if facts.is_piece() {
+        return Facts { ban, keep, ..*facts };
+    }
+    let (ttl, grace) = (object.ttl() as f32, object.grace() as f32);
+    Facts { origin_time: object.origin_time(), ttl, grace, keep, ban, ..*facts }
+}
+
+/// Changes what `entry` says from `before` to `now`.
+fn bring_up(engine: &dyn store::Engine, entry: Entry, before: &Facts, now: &Facts) {
+    let of = |facts: &Facts| (facts.origin_time, facts.ttl, facts.grace, facts.keep);
+    if of(before) != of(now) {
+        engine.set_times(entry, &now.key, now.origin_time, [now.ttl, now.grace, now.keep]);
+    }
+    if before.ban != now.ban {
+        engine.set_ban(entry, &now.key, now.ban);
     }
 }
 

@@ -1,12 +1,10 @@
 //! What a device's log tells its engine.
 
+use super::moving::copy;
 use super::{Core, Station};
 use crate::entry::Entry;
-use crate::volume::{EntryId, Events, Facts, Fate, NewRecord};
+use crate::volume::{EntryId, Events, Facts, Fate};
 use std::sync::{Arc, OnceLock, Weak};
-
-/// How much of a record is read with its head.
-const FIRST_READ: usize = 1 << 20;
 
 /// Passes on what the log of one device tells.
 pub(super) struct DeviceEvents {
@@ -61,35 +59,8 @@ impl Core {
 
     /// Writes the record below first; the one above goes after. Where that fails, the object is evicted.
     fn demote(&self, station: &Station, slot: EntryId, entry: Entry, below: &Station) {
-        if let Some(new) = copy(station, slot, below)
-            && !self.evictions.moved(entry, Entry::new(below.number, new.0))
-        {
-            below.volume.remove(new);
+        if let Ok(new) = copy(station, slot, below) {
+            self.hand_over(entry, below, new);
         }
     }
-}
-
-/// Copies a record from one device to another, every block verified on the way.
-fn copy(from: &Station, slot: EntryId, to: &Station) -> Option<EntryId> {
-    let mut reader = from.volume.open_record(slot, FIRST_READ).ok()?;
-    let mut body = vec![0; usize::try_from(reader.body_length()).ok()?];
-    let mut filled = 0;
-    while filled < body.len() {
-        match reader.next(&mut body[filled..]).ok()? {
-            0 => return None,
-            count => filled += count,
-        }
-    }
-    let record = NewRecord {
-        key: *reader.key(),
-        // Those of a piece have its own times again, in place of the end of its key.
-        facts: *reader.facts(),
-        vxid: reader.vxid(),
-        variant: reader.variant(),
-        head: reader.head(),
-        plan: reader.plan(),
-        links: reader.links(),
-        body: &[&body],
-    };
-    to.volume.write(&record).ok()
 }

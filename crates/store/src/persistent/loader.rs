@@ -95,7 +95,7 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
             return;
         }
     }
-    if was_used && station.tier > 0 {
+    if was_used && station.tier > 0 && core.takes_any(station.tier - 1) {
         core.write_soon(&object, core.choose(station.tier - 1));
     }
 }

@@ -17,8 +17,10 @@
 //! beyond two thirds what is stored is not written.
 
 mod admission;
+mod drain;
 mod events;
 mod loader;
+mod moving;
 mod queue;
 mod upkeep;
 mod writer;
@@ -37,6 +39,7 @@ use crate::object::Object;
 use crate::report::{DeviceReport, Report};
 use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
 use admission::Admission;
+use drain::Bell;
 use events::DeviceEvents;
 use loader::Loads;
 use parking_lot::Mutex;
@@ -108,6 +111,8 @@ pub(crate) struct Station {
     /// Bytes of these.
     unwritten: AtomicU64,
     loads: Loads,
+    /// What is on it goes to other devices.
+    draining: AtomicBool,
 }
 
 /// What the engine and its threads share.
@@ -128,6 +133,8 @@ pub(crate) struct Core {
     new_bans: Mutex<VecDeque<volume::Ban>>,
     /// Objects that no record was written of: too large, or no device took them.
     unkept: AtomicU64,
+    /// Rung when a device is to be drained.
+    drains: Bell,
 }
 
 /// The engine. Dropped, it writes what waits, and a checkpoint.
@@ -167,6 +174,7 @@ impl Persistent {
                     writes: Queue::default(),
                     unwritten: AtomicU64::new(0),
                     loads: Loads::default(),
+                    draining: AtomicBool::new(false),
                 });
                 listeners.push(events);
                 number += 1;
@@ -187,6 +195,7 @@ impl Persistent {
             fills: Mutex::default(),
             new_bans: Mutex::default(),
             unkept: AtomicU64::new(0),
+            drains: Bell::default(),
         });
         listeners.iter().for_each(|listener| listener.attach(&core));
         let weak: Weak<dyn Keeper> = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn Keeper>));
@@ -225,6 +234,7 @@ fn start_threads(core: &Arc<Core>) -> io::Result<Vec<JoinHandle<()>>> {
         }
     }
     start("store-upkeep".to_owned(), Box::new(upkeep::run))?;
+    start("store-drain".to_owned(), Box::new(drain::run))?;
     Ok(threads)
 }
 
@@ -244,6 +254,7 @@ impl Station {
             entries: statistics.entries,
             health: match self.volume.health() {
                 VolumeHealth::Good => Health::Good,
+                VolumeHealth::Draining if statistics.entries == 0 => Health::Drained,
                 VolumeHealth::Draining => Health::Draining,
                 VolumeHealth::Failed => Health::Failed,
             },
@@ -303,12 +314,18 @@ impl Core {
         self.stations.iter().map(|station| station.unwritten.load(Ordering::Relaxed)).sum()
     }
 
-    /// The device of `tier` for the next record: of those that take any, the one with the least to write.
+    /// The device for the next record, of `tier` or else of the next slower one that has any in use: of those of one tier the
+    /// one with the least to write.
     fn choose(&self, tier: usize) -> Option<&Station> {
         self.stations
             .iter()
-            .filter(|station| station.tier == tier && station.volume.health() == VolumeHealth::Good)
-            .min_by_key(|station| station.unwritten.load(Ordering::Relaxed))
+            .filter(|station| station.tier >= tier && station.volume.health() == VolumeHealth::Good)
+            .min_by_key(|station| (station.tier, station.unwritten.load(Ordering::Relaxed)))
+    }
+
+    /// Whether any device of `tier` takes records.
+    fn takes_any(&self, tier: usize) -> bool {
+        self.choose(tier).is_some_and(|station| station.tier == tier)
     }
 
     /// Some of what waits was written: fills look again, if that was enough.
@@ -446,10 +463,16 @@ impl Engine for Persistent {
 
     fn health(&self) -> Health {
         let stations = &self.core.stations;
-        let good = stations.iter().filter(|station| station.volume.health() == VolumeHealth::Good).count();
-        match good {
-            0 => Health::Failed,
-            _ if good == stations.len() => Health::Good,
+        let count = |health| stations.iter().filter(|station| station.volume.health() == health).count();
+        let (good, failed) = (count(VolumeHealth::Good), count(VolumeHealth::Failed));
+        match (good, failed) {
+            (0, _) if failed == stations.len() => Health::Failed,
+            (0, _) if stations.iter().all(|station| station.volume.statistics().entries == 0) => {
+                Health::Drained
+            }
+            (0, _) => Health::Draining,
+            // A device that is being drained is missed by nobody while there are others.
+            (_, 0) => Health::Good,
             _ => Health::Degraded,
         }
     }
@@ -517,6 +540,10 @@ impl Engine for Persistent {
         bans.into_iter().map(|(number, time, text)| (number.into(), time, text)).collect()
     }
 
+    fn drain(&self, place: usize, on: bool) -> bool {
+        self.core.drain(place, on)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.core.keep_bans().map_err(io::Error::other)?;
         self.core.stations.iter().try_for_each(|station| station.volume.sync())
@@ -542,6 +569,7 @@ impl Engine for Persistent {
             station.loads.close();
         }
         self.core.pace.wake();
+        self.core.drains.ring();
         let threads = std::mem::take(&mut *self.threads.lock());
         if threads.is_empty() {
             return;

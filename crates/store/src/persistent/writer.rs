@@ -5,7 +5,7 @@ use super::{Core, Station};
 use crate::cursor;
 use crate::entry::Entry;
 use crate::object::{Object, State};
-use crate::volume::{Facts, NewRecord};
+use crate::volume::{Facts, Health, NewRecord};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,12 @@ pub(super) fn run(core: &Core, index: usize) {
         match station.writes.take(rest) {
             Taken::One(object) => {
                 let bytes = object.filled();
-                match write(core, station, &object) {
+                // It may have been taken out of use since the object was given to it.
+                let target = match station.volume.health() {
+                    Health::Good => station,
+                    Health::Draining | Health::Failed => core.choose(station.tier).unwrap_or(station),
+                };
+                match write(core, target, &object) {
                     true => collected = collected.or_else(|| Some(Instant::now())),
                     false => _ = core.unkept.fetch_add(1, Ordering::Relaxed),
                 }

@@ -70,7 +70,9 @@ pub(super) struct Started {
 
 const GOOD: u8 = 0;
 const DRAINING: u8 = 1;
-const FAILED: u8 = 2;
+/// Closed in order: as drained, but for good.
+const CLOSED: u8 = 2;
+const FAILED: u8 = 3;
 
 impl Inner {
     pub(super) fn new(
@@ -108,13 +110,21 @@ impl Inner {
     pub(super) fn health(&self) -> Health {
         match self.health.load(Ordering::SeqCst) {
             GOOD => Health::Good,
-            DRAINING => Health::Draining,
+            DRAINING | CLOSED => Health::Draining,
             _ => Health::Failed,
         }
     }
 
     pub(super) fn drain(&self) {
         self.health.fetch_max(DRAINING, Ordering::SeqCst);
+    }
+
+    pub(super) fn undrain(&self) {
+        let _ = self.health.compare_exchange(DRAINING, GOOD, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    pub(super) fn close(&self) {
+        self.health.fetch_max(CLOSED, Ordering::SeqCst);
     }
 
     /// Takes no more writes from here on.

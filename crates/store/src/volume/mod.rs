@@ -152,6 +152,12 @@ impl Volume {
         }
     }
 
+    /// The entry with the lowest number from `from` on.
+    pub fn next_entry(&self, from: EntryId) -> Option<EntryId> {
+        let end = self.inner.core.lock().entries_end;
+        (from.0..end).map(EntryId).find(|id| self.inner.table.load(*id).is_some())
+    }
+
     /// Takes an entry out. Durable with the next [`sync`](Self::sync) or [`tick`](Self::tick), as all changes are; when
     /// many of them are pending this waits until they are written.
     pub fn remove(&self, id: EntryId) {
@@ -280,7 +286,7 @@ impl Volume {
         if self.inner.has_failed() {
             return Err(inner::failed());
         }
-        self.inner.drain();
+        self.inner.close();
         self.inner.flush_log(&mut log)?;
         self.inner.write_checkpoint(Some(log.open.or(log.resume)))
     }
@@ -293,6 +299,11 @@ impl Volume {
     /// Takes no more records from now on; what is there can be read and removed.
     pub fn drain(&self) {
         self.inner.drain();
+    }
+
+    /// Takes records again after [`drain`](Self::drain); not once it has failed or was closed.
+    pub fn undrain(&self) {
+        self.inner.undrain();
     }
 
     /// Whether it can be used.

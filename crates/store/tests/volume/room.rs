@@ -122,9 +122,16 @@ fn a_drained_volume_takes_no_records_and_gives_those_it_has() {
     volume.drain();
     assert!(matches!(put(&volume, 2, 3000), Err(WriteError::Draining)));
     assert_eq!(get(&volume, id).expect("it is there"), body_of(1, 3000));
+    assert_eq!((volume.next_entry(EntryId(0)), volume.next_entry(EntryId(id.0 + 1))), (Some(id), None));
     volume.remove(id);
+    assert_eq!(volume.next_entry(EntryId(0)), None);
     volume.sync().expect("nothing is wrong");
     assert_eq!(open(&again(&first)).statistics().entries, 0);
+    volume.undrain();
+    put(&volume, 2, 3000).expect("it is in use again");
+    volume.close().expect("nothing is wrong");
+    volume.undrain();
+    assert!(matches!(put(&volume, 3, 3000), Err(WriteError::Draining)));
 }
 
 #[test]
