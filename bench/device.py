@@ -66,7 +66,7 @@ with Bench("nginx", "fio") as bench:
     sizes = [int(size) for size in options.sizes.split()]
     origin, rows = bench.origin(sizes), []
     for size in sizes:
-        total = min(options.mib * MIB, 100_000 * size)
+        total = min(options.mib * MIB, 100_000 * size) // MIB * MIB
         rounds = []
         for _ in range(options.rounds):
             ours = copal(bench, origin, size, total // size)

@@ -104,7 +104,7 @@ pub struct Exchange {
     /// The request body as far as VCL had it read.
     pub(crate) cached_body: Option<Text>,
     /// Its accounting in the store.
-    pub(crate) cached_body_hold: Option<store::Hold>,
+    pub(crate) cached_body_charge: Option<store::Charge>,
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
     pub(crate) current: Rc<Current>,
@@ -207,7 +207,7 @@ impl Exchange {
             close: false,
             close_after: false,
             cached_body: None,
-            cached_body_hold: None,
+            cached_body_charge: None,
             local: Rc::clone(local),
             session: Rc::clone(session),
             current,

@@ -17,17 +17,17 @@ const STEP: usize = 1_000;
 /// An empty shard counts as this part of an object.
 const EMPTY: usize = 8;
 
-/// What was past its life.
+/// An object whose life was over when the walk met it.
 #[derive(Debug)]
 pub enum Expired<'a> {
     /// An object in memory.
     Resident(&'a Object),
-    /// One that stood on a device only, of which this was known.
+    /// An entry on a device; these are the facts about it.
     Cold(&'a Facts),
 }
 
 impl Expired<'_> {
-    /// As [`record`]; the transaction of what is on a device is not known without reading it, and 0 here.
+    /// As [`record`]. The transaction of an entry is not known without reading its device, and given as 0.
     pub fn record(&self, what: &str) -> String {
         match self {
             Self::Resident(object) => record(what, object),
@@ -39,14 +39,15 @@ impl Expired<'_> {
     }
 }
 
-/// The walk's place.
+/// The walk and where it is in its round.
 #[derive(Debug, Default)]
 pub struct Sweeper {
     shard: usize,
 }
 
 impl Sweeper {
-    /// Visits the next objects; `expired` hears of each that was past its life. Returns whether that was the end of a round.
+    /// Visits the next objects; `expired` is called for each that was past its life. Returns whether that was the end of a
+    /// round.
     pub fn step(&mut self, index: &Index, now: Time, expired: &mut dyn FnMut(&Expired<'_>)) -> bool {
         let mut visited = 0;
         while visited < STEP * EMPTY {

@@ -61,7 +61,7 @@ impl Extent {
     }
 }
 
-/// What becomes of the last extent when a body is complete.
+/// What a complete body does with its last extent.
 pub(crate) enum Tail {
     /// It stays as it is.
     Whole,
@@ -81,7 +81,7 @@ pub(crate) struct Reader {
     pub(crate) left_behind: bool,
 }
 
-/// What lies beyond the first block, and what only a growing object needs. See the module for who may touch it.
+/// The extents beyond the first block, and the state that only a growing object needs. See the module for who may touch it.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     pub(crate) extents: VecDeque<Extent>,
@@ -95,7 +95,7 @@ pub(crate) struct Rest {
     pub(crate) length: Option<u64>,
     /// The object whose body this one shares; the extents are that one's then, and count there.
     pub(crate) owner: Option<Arc<Object>>,
-    /// What the cache keeps beside the body.
+    /// The plan of the body ([`crate::Fill::set_plan`]).
     pub(crate) plan: Option<Box<[u8]>>,
 }
 
@@ -268,7 +268,7 @@ impl Object {
         rest.as_deref().map(|rest| &rest.extents)
     }
 
-    /// What the cache keeps beside the body ([`crate::Fill::set_plan`]); there once the object is stored.
+    /// The plan of the body ([`crate::Fill::set_plan`]); there once the object is stored.
     #[inline]
     pub fn plan(&self) -> Option<&[u8]> {
         let state = self.state.load(Ordering::Acquire);

@@ -1,9 +1,9 @@
-//! What every storage engine offers to the cache, and what it asks of who keeps the index.
+//! The interface of every storage engine to the cache, and what engines ask of the index.
 
+use crate::charge::Charge;
 use crate::entry::Entry;
 use crate::file::FileStatistics;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::object::{Attributes, Object};
 use crate::report::Report;
 use crate::volume::Facts;
@@ -192,13 +192,13 @@ pub trait Engine: Send + Sync {
     }
 
     /// Counts `bytes` that only pass: they are held, but do not count against the size.
-    fn count(&self, bytes: u64) -> Hold;
+    fn count(&self, bytes: u64) -> Charge;
 
     /// Counts `bytes` that are kept beside the objects against the size, evicting to make room.
     ///
     /// # Errors
     /// [`Full`] if there is none.
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full>;
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full>;
 
     /// Begins a response of which only a window is kept: nobody finds it, and who holds it reads along. It needs no room
     /// and evicts nothing.

@@ -123,10 +123,12 @@ impl Fill {
         Ok(())
     }
 
-    /// As [`Fill::room`], but waits at the beginning, and where further memory is needed, while the store's devices are behind with what is to be
-    /// written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at any time.
+    /// As [`Fill::room`], but waits at the beginning, and where further memory is needed, while the store's devices are
+    /// behind with what is to be written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at
+    /// any time.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<&mut [u8], Full>> {
-        let grows = self.filled == 0 || self.left_in_tail() == 0 && self.left_to_come() > 0;
+        // All of a small object may have its memory from the start.
+        let grows = (self.filled == 0 || self.left_in_tail() == 0) && self.left_to_come() > 0;
         if grows
             && !self.windowed
             && let Some(keeper) = self.space.keeper()
@@ -168,7 +170,8 @@ impl Fill {
         Ok(())
     }
 
-    /// Keeps `plan` beside the body. It counts as the body does, and is seen once the object is stored.
+    /// Keeps `plan` beside the body: bytes that say how the body is delivered, which the store does not read (an ESI script,
+    /// or the layout of an object in segments). It counts as the body does, and is seen once the object is stored.
     ///
     /// # Errors
     /// [`Full`] if there is no room for it.

@@ -1,21 +1,22 @@
 //! The memory engine: `-s [name=]malloc[,size]`.
 //!
-//! The size counts heads, bodies, and what each object takes itself. Two sums are kept: what is linked (in the index, or being filled) stays
-//! within the size; what is held in all, also by readers of objects that were evicted or purged meanwhile, may go over
-//! it by an eighth (at least 256 KiB), but no further: then new objects find the store full and pass through. Windows of
-//! bodies that outgrew the store are held beyond that; each is bounded ([`crate::fill`]).
+//! The size counts heads, bodies, and what each object takes itself. Two sums are kept. Linked bytes belong to objects that
+//! are in the index or being filled; they stay within the size. Held bytes are all, also those of evicted or purged objects
+//! that still have readers; they may exceed the size by an eighth (at least 256 KiB), but no further: then new objects find
+//! the store full and pass through. The windows of bodies that outgrew the store are held beyond that; each is bounded
+//! ([`crate::fill`]).
 //!
-//! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
-//! rounded up by (1 to 5 percent on average, see `pool`).
+//! An object's position in the eviction order, its entry in the index, and the rounding of its blocks (1 to 5 percent on
+//! average, see `pool`) are not counted.
 
 use crate::block::Block;
+use crate::charge::Charge;
 use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
 use crate::eviction::{Item as _, LOOK_MAX, Order, Policy};
 use crate::file::arena::Arena;
 use crate::file::heads_max;
 use crate::fill::Fill;
 use crate::first::{self, First};
-use crate::hold::Hold;
 use crate::object::Object;
 use crate::pool;
 use parking_lot::{FairMutex, Mutex};
@@ -185,12 +186,12 @@ impl Engine for Memory {
         Ok(shares.then(|| Fill::shared(Arc::new(object), Arc::clone(&self.space))))
     }
 
-    fn count(&self, bytes: u64) -> Hold {
-        Hold::count(&self.space, bytes)
+    fn count(&self, bytes: u64) -> Charge {
+        Charge::count(&self.space, bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
-        Hold::reserve(&self.space, bytes)
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
+        Charge::reserve(&self.space, bytes)
     }
 
     fn begin_window(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
@@ -425,7 +426,7 @@ impl Space {
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
-        let held = self.order.lock().remove(object.place());
+        let held = self.order.lock().remove(object.position());
         drop(held);
     }
 

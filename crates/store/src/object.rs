@@ -21,7 +21,7 @@
 use crate::body::Rest;
 use crate::entry::Entry;
 use crate::eviction::uses::{self, Uses};
-use crate::eviction::{Item, Place};
+use crate::eviction::{Item, Position};
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -62,7 +62,7 @@ impl Flags {
     pub const RECODED: u8 = 16;
     /// The body, once stored, is known to be what its coding says.
     pub const CHECKED: u8 = 32;
-    /// It stands for a body that is kept in pieces, or is one of them: the cache knows which.
+    /// A master of an object in segments, or one of the segments: the cache knows which.
     pub const SPARSE: u8 = 128;
 
     /// Whether all of `bits` are set.
@@ -71,7 +71,7 @@ impl Flags {
     }
 }
 
-/// What is known of a response besides its bytes.
+/// A response's attributes, besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
     /// The moment from which the lifetime counts.
@@ -127,10 +127,10 @@ pub struct Object {
     hits: AtomicU32,
     /// The newest ban it was tested against. Bans are numbered from 1; 2^32 of them are more than a list holds in a life.
     ban: AtomicU32,
-    /// What its engine's device knows it by, or [`NO_ENTRY`]; written under `lock`.
+    /// The entry of its record on a device, or [`NO_ENTRY`]; written under `lock`.
     entry: AtomicU32,
-    /// Its place in the eviction order.
-    place: Place,
+    /// Its position in the eviction order.
+    position: Position,
     vxid: u32,
     flags: Flags,
     /// A [`State`], the bit for a window, and that for damage.
@@ -165,7 +165,7 @@ impl Object {
             hits: AtomicU32::new(0),
             ban: AtomicU32::new(narrow(attributes.ban)),
             entry: AtomicU32::new(NO_ENTRY),
-            place: Place::default(),
+            position: Position::default(),
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
@@ -240,7 +240,7 @@ impl Object {
         self.key.first_chunk().expect("a key has 32 bytes")
     }
 
-    /// What its engine's device knows it by, if it was written there.
+    /// The entry of its record, if it was written to a device.
     pub fn entry(&self) -> Option<Entry> {
         Entry::from_bits(self.entry.load(Ordering::Acquire))
     }
@@ -256,7 +256,7 @@ impl Object {
         lives
     }
 
-    /// Forgets its entry and gives it back: to the first who asks, and nobody after.
+    /// Forgets its entry and returns it; `None` if that was done before.
     pub fn take_entry(&self) -> Option<Entry> {
         let _guard = self.lock.lock();
         Entry::from_bits(self.entry.swap(NO_ENTRY, Ordering::AcqRel))
@@ -336,7 +336,7 @@ impl Object {
         self.marks.fetch_or(GONE, Ordering::AcqRel) & GONE == 0
     }
 
-    /// What tells its variant from others under the same key; empty if there is only one.
+    /// The key of its variant among others under the same key; empty if there is only one.
     #[inline]
     pub fn variant(&self) -> &[u8] {
         self.first.variant()
@@ -367,8 +367,8 @@ impl Item for Object {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    fn place(&self) -> &Place {
-        &self.place
+    fn position(&self) -> &Position {
+        &self.position
     }
 
     fn uses(&self) -> Uses<'_> {

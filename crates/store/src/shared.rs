@@ -75,7 +75,7 @@ impl Object {
         true
     }
 
-    /// One that shares its body is linked no more.
+    /// Notes that an object that shares its body was unlinked.
     pub(crate) fn take_back(&self) {
         let _guard = self.lock.lock();
         let is_last = {

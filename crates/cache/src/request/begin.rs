@@ -44,7 +44,7 @@ impl Exchange {
         self.client_ip = self.session.client;
         self.identity = None;
         self.cached_body = None;
-        self.cached_body_hold = None;
+        self.cached_body_charge = None;
         self.task_data.clear();
         self.transfer = Transfer { request_head: head_bytes as u64, ..Transfer::default() };
         self.begun = true;

@@ -10,12 +10,12 @@ use store::{Facts, Object};
 use copal_rules as rules;
 use copal_store as store;
 
-/// What comes in under a key.
+/// Which objects a fetch may put under its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admit {
-    /// What is fresh for a while.
+    /// Objects that are fresh for a while.
     Fresh,
-    /// Also what is stale from the start, but may be served so or be validated: by the RFC.
+    /// Also objects that are stale from the start, but may be served so or be validated: by the RFC.
     Alive,
 }
 

@@ -1,4 +1,4 @@
-//! What stands under one key when it is more than a single object.
+//! The head of a key that has more than a single object: its variants, running fetches and waiting requests.
 
 use super::confirmation::{Confirmation, PendingConfirmation};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub(crate) struct Head {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) id: u32,
-    /// What its variant will be if the next response varies as the last did; empty if none did.
+    /// The variant that it will bring if the response varies as the last did; empty if none did.
     pub(crate) predicted: Box<[u8]>,
     /// How much confirmation it brings: what its own request needed.
     pub(crate) confirmation: Confirmation,
-    /// What it brings was made before the resource changed: it is for who asked for it, and nobody else.
+    /// The resource has changed since the fetch began: its object is for the requests that already wait for it alone.
     pub(crate) outdated: bool,
 }
 
@@ -64,8 +64,8 @@ impl Head {
         id
     }
 
-    /// Hands `object`, which the running fetch `id` has brought, to those who wait for such a fetch, and sees to it that
-    /// it stays.
+    /// Hands `object`, which the running fetch `id` has brought, to the requests that wait for such a fetch, and marks less
+    /// demanding fetches as outdated, so that they do not replace it.
     pub(crate) fn hand_over(&mut self, id: u32, object: &Arc<Object>) {
         let Some(index) = self.busy.iter().position(|running| running.id == id) else { return };
         let confirmation = self.busy[index].confirmation;
@@ -93,8 +93,8 @@ impl Head {
         confirmation > Confirmation::Unneeded && pending.map(|one| one.offer(confirmation, None)).count() > 0
     }
 
-    /// The resource changed: what the running fetches bring is not for those who ask from now on, and who waits looks
-    /// again.
+    /// Notes that the resource changed: the objects that running fetches bring are not for later requests, and waiting
+    /// requests look again.
     pub(crate) fn outdate(&mut self) {
         self.busy.iter_mut().for_each(|running| running.outdated = true);
         std::mem::take(&mut self.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
@@ -106,12 +106,12 @@ impl Head {
         self.busy.remove(index).outdated
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting requests.
     pub(crate) fn wake_all(&self) {
         self.waiters.iter().for_each(|waiter| waiter.waker.wake_by_ref());
     }
 
-    /// Wakes the one who has waited longest: it will find that the fetch failed and run its own.
+    /// Wakes the request that has waited longest: it will find that the fetch failed and run its own.
     pub(crate) fn wake_one(&mut self) {
         if !self.waiters.is_empty() {
             self.waiters.remove(0).waker.wake();

@@ -26,12 +26,12 @@ mod writer;
 pub use admission::Admit;
 pub use upkeep::Pace;
 
+use crate::charge::Charge;
 use crate::device::Device;
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Keeper, Loaded, NotLoaded, Statistics};
 use crate::entry::Entry;
 use crate::eviction::Policy;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
@@ -205,6 +205,9 @@ const FORGET_FROM: usize = 16;
 /// How much of a record is read for its head.
 const HEAD_READ: usize = 16 << 10;
 
+/// More fills than this do not wait for devices. Those that gave up waiting count until the others are woken.
+const FILLS_MAX: usize = 10_000;
+
 /// Threads that read from each device.
 const READERS: usize = 4;
 
@@ -308,8 +311,11 @@ impl Core {
             .min_by_key(|station| station.unwritten.load(Ordering::Relaxed))
     }
 
-    /// Some of what waits was written: fills look again.
+    /// Some of what waits was written: fills look again, if that was enough.
     fn wake_fills(&self) {
+        if self.waiting() > self.behind {
+            return;
+        }
         let waiting = std::mem::take(&mut *self.fills.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -371,11 +377,15 @@ impl Keeper for Core {
         if self.waiting() <= self.behind {
             return false;
         }
-        self.fills.lock().push(waker.clone());
-        // Written just now: nobody else may call the waker.
-        if self.waiting() <= self.behind {
-            self.wake_fills();
+        {
+            let mut fills = self.fills.lock();
+            if fills.len() >= FILLS_MAX {
+                return false;
+            }
+            fills.push(waker.clone());
         }
+        // Written just now: nobody else may call the waker.
+        self.wake_fills();
         true
     }
 }
@@ -397,11 +407,11 @@ impl Engine for Persistent {
         self.core.memory.begin_sharing(creation, of)
     }
 
-    fn count(&self, bytes: u64) -> Hold {
+    fn count(&self, bytes: u64) -> Charge {
         self.core.memory.count(bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
         self.core.memory.reserve(bytes)
     }
 

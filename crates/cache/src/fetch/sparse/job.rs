@@ -338,8 +338,9 @@ impl Job {
         if fill.is_windowed() {
             let waited = self.patience.wait(fill, self.patience_max, &self.local).await;
             waited.map_err(|store::fill::NoReaders| Stop::Unwanted)?;
+        } else {
+            self.patience.wait_for_devices(fill).await;
         }
-        self.patience.wait_for_devices(fill).await;
         if fill.room().is_err() {
             self.go_private();
             fill.keep_window();
