@@ -291,7 +291,7 @@ def manners():
     check(status == 200 and text.startswith("miss (absent): "), "the command line has it, too")
     head = json.loads(cache.ok("explain", "-j", "/", "-H", "Host: x"))
     expect(head[:2], [2, ["explain", "-j", "/", "-H", "Host: x"]])
-    expect(set(head[3]), set("verdict reason sentence decided request vcl rfc restarts steps answer key hash_data objects "
+    expect(set(head[3]), set("verdict reason sentence decided request vcl rfc restarts steps answer key hash_data objects entries "
                              "fetches fetched waiting bans log time".split()))
     cache.ok("stop")
     expect(cache.cli("explain", "/")[0], 101)

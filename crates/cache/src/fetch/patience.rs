@@ -1,11 +1,11 @@
-//! How long a fetch waits for slow clients, and for slow disks.
+//! How long a fetch waits for slow clients, and for devices.
 //!
 //! A body that is stored whole waits for nobody. Of one that outgrew its store only a window is kept, and then the
 //! slowest of its readers sets the pace of all: who takes more than the parameter `slow_reader_patience` for a stretch
 //! of the body, while another has nothing left to read, is left behind, and its connection is cut.
 //!
-//! A store on disks that has much to write holds its fills up, a second each at most: what comes faster than that is served,
-//! and not written.
+//! A store that writes to devices lets fills wait while these are behind. What takes too long is fetched all the same, and
+//! is not kept if there is no room for it.
 
 use crate::local::Local;
 use base::Seconds;
@@ -22,10 +22,10 @@ use store::fill::NoReaders;
 /// The stretch, in bytes: a window's worth.
 const STRETCH: u64 = 1 << 20;
 
-/// How long a fetch waits for the devices of its store, all its waits together.
-const DEVICES_MAX: Seconds = 1.0;
+/// How long one fetch waits for devices, in seconds.
+const DEVICES_MAX: Seconds = 5.0;
 
-/// The waits of one fetch for its readers, and for its store's devices.
+/// The waits of one fetch for its readers and for devices.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     deadline: Option<Deadline>,
@@ -34,21 +34,22 @@ pub(crate) struct Patience {
     /// How long readers were waited for since then.
     waited: Seconds,
     /// How long devices were waited for.
-    held_up: Seconds,
+    devices: Seconds,
 }
 
 impl Patience {
-    /// Waits while the devices of the store of `fill` are behind with what is to be written to them.
+    /// Waits while the devices of the store are behind with what is to be written to them, [`DEVICES_MAX`] in all.
     pub(crate) async fn wait_for_devices(&mut self, fill: &mut Fill) {
-        let left = DEVICES_MAX - self.held_up;
-        if left <= 0.0 || !poll_fn(|context| Poll::Ready(fill.poll_room(context).is_pending())).await {
+        let behind = poll_fn(|context| Poll::Ready(fill.poll_room(context).is_pending())).await;
+        if !behind || self.devices >= DEVICES_MAX {
             return;
         }
         let deadline = self.deadline.get_or_insert_with(Deadline::new);
-        deadline.set(left);
+        deadline.set(DEVICES_MAX - self.devices);
         let begun = Instant::now();
+        // Whoever was patient for too long takes what room there is.
         let _ = within(deadline, poll_fn(|context| fill.poll_room(context).map(|_| ()))).await;
-        self.held_up += begun.elapsed().as_secs_f64();
+        self.devices += begun.elapsed().as_secs_f64();
     }
 
     /// Waits until the window of `fill` has room, for a slow reader at most `limit` seconds a stretch; 0 or less is for

@@ -26,16 +26,16 @@ mod writer;
 pub use admission::Admit;
 pub use upkeep::Pace;
 
+use crate::charge::Charge;
 use crate::device::Device;
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Keeper, Loaded, NotLoaded, Statistics};
 use crate::entry::Entry;
 use crate::eviction::Policy;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
-use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
 use admission::Admission;
 use events::DeviceEvents;
 use loader::Loads;
@@ -283,8 +283,9 @@ impl Core {
                     oldest = oldest.min(facts.ban);
                 }
             });
-            // What the entries say is to be durable before that is relied upon.
-            if station.volume.sync().is_ok() {
+            let needed = bans.iter().filter(|ban| ban.0 >= oldest).count();
+            // What the entries say is to be durable before that is relied upon, and that costs a checkpoint.
+            if needed * 2 <= bans.len() && station.volume.checkpoint().is_ok() {
                 station.volume.drop_bans(&|number| number >= oldest);
             }
         }
@@ -319,10 +320,20 @@ impl Core {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives `object` to the writer of a device of `tier`.
-    fn write_soon(&self, object: &Arc<Object>, tier: usize) {
+    /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
+    fn choose_for(&self, object: &Object) -> Option<&Station> {
+        // Links, and a checksum for each block, come to what it takes in memory.
+        let most = object.whole_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let tiers = self.stations.last().map_or(0, |station| station.tier);
+        let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
+        let first = good.next();
+        first.into_iter().chain(good).find(|station| station.volume.record_max() >= most).or(first)
+    }
+
+    /// Gives `object` to the writer of `station`, if there is one.
+    fn write_soon(&self, object: &Arc<Object>, station: Option<&Station>) {
         let fits = self.waiting() <= self.behind.saturating_mul(2);
-        let Some(station) = self.choose(tier).filter(|_| fits) else {
+        let Some(station) = station.filter(|_| fits) else {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             return;
         };
@@ -338,7 +349,7 @@ impl Keeper for Core {
             return;
         }
         if self.admission.takes(object) {
-            self.write_soon(object, 0);
+            self.write_soon(object, self.choose_for(object));
         }
     }
 
@@ -351,7 +362,8 @@ impl Keeper for Core {
 
     fn set_ban(&self, entry: Entry, key: &[u8; 16], ban: u32) {
         if let Some((station, slot)) = self.station(entry) {
-            station.volume.set_ban(slot, key, ban);
+            // After a ban every hit does so: nothing may wait for the device.
+            station.volume.note_ban(slot, key, ban);
         }
     }
 
@@ -395,11 +407,11 @@ impl Engine for Persistent {
         self.core.memory.begin_sharing(creation, of)
     }
 
-    fn count(&self, bytes: u64) -> Hold {
+    fn count(&self, bytes: u64) -> Charge {
         self.core.memory.count(bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
         self.core.memory.reserve(bytes)
     }
 
@@ -418,6 +430,14 @@ impl Engine for Persistent {
 
     fn set_evict_max(&self, count: u64) {
         self.core.memory.set_evict_max(count);
+    }
+
+    fn memory(&self) -> u64 {
+        self.core.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.core.memory.set_memory_max(bytes);
     }
 
     fn shrink(&self, bytes: u64) -> u64 {
@@ -529,6 +549,8 @@ impl Engine for Persistent {
         for thread in threads {
             let _ = thread.join();
         }
+        // What was used in memory is noted with its entry when it leaves.
+        self.core.memory.evict_all();
         let _ = self.core.keep_bans();
         for station in &self.core.stations {
             // What a device that fails does not take is lost, as in a crash.

@@ -217,6 +217,14 @@ impl Core {
         true
     }
 
+    /// As [`set_ban`](Self::set_ban), in memory alone.
+    pub(super) fn note_ban(&mut self, table: &Table, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        let Some(mut known) = table.load(id).filter(|known| known.facts.key == *key) else { return false };
+        known.facts.ban = ban;
+        table.store(id, Some(&known));
+        true
+    }
+
     /// Opens a free region; gives its generation. Not to be filled before the change is durable.
     pub(super) fn open_region(&mut self, number: u32, generations: &[AtomicU32]) -> u32 {
         let generation = self.region(number).map_or(0, |region| region.generation).wrapping_add(1);

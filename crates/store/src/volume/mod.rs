@@ -179,6 +179,19 @@ impl Volume {
         self.inner.change().set_ban(&self.inner.table, id, key, ban)
     }
 
+    /// As [`set_ban`](Self::set_ban), but in memory alone: a checkpoint makes it durable. Never waits for the device.
+    pub fn note_ban(&self, id: EntryId, key: &[u8; 16], ban: u32) -> bool {
+        self.inner.core.lock().note_ban(&self.inner.table, id, key, ban)
+    }
+
+    /// Writes a checkpoint now: what was noted of use and bans is durable on return.
+    ///
+    /// # Errors
+    /// The device's; the volume has failed then.
+    pub fn checkpoint(&self) -> io::Result<()> {
+        self.inner.write_checkpoint(None)
+    }
+
     /// Notes use in memory; a checkpoint makes it durable. Takes no lock.
     pub fn note_use(&self, id: EntryId, hits: u16, last_use: u32) {
         if let Some(entry) = self.inner.table.get(id) {
