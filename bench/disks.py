@@ -71,6 +71,11 @@ class Bench:
         self.folder = tempfile.mkdtemp(prefix="bench.", dir=TARGET)
         os.chmod(self.folder, 0o755)
         self.ends = [lambda: shutil.rmtree(self.folder, ignore_errors=True)]
+        # Before what else the machine does, as far as that is allowed.
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, -10)
+        except OSError:
+            note("without a higher priority: not root")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
         target = os.path.join(TARGET, "bench-null")
         run("cargo", "build", "-q", "--release", "--target-dir", target, "--manifest-path", os.path.join(HERE, "null/Cargo.toml"))
@@ -256,8 +261,9 @@ class Server:
         vcl = bench.path(f"{kind}.{self.port}.vcl")
         with open(vcl, "w") as file:
             file.write(f'vcl 4.1;\nbackend o {{ .host = "127.0.0.1"; .port = "{origin}"; }}\n')
+        self.name = bench.path(f"n.{self.port}")
         program = "/usr/sbin/varnishd" if kind == "varnish" else daemon.COPALD
-        self.command = [program, "-j", "none", "-F", "-n", bench.path(f"n.{self.port}"), "-a", f"127.0.0.1:{self.port}", "-f", vcl,
+        self.command = [program, "-j", "none", "-F", "-n", self.name, "-a", f"127.0.0.1:{self.port}", "-f", vcl,
                         "-T", f"127.0.0.1:{self.cli_port}", "-S", self.secret]
         for one in store if isinstance(store, list) else [store]:
             self.command += ["-s", one]
@@ -312,6 +318,14 @@ class Server:
             return json.loads(cli.command("storage.list -j")[1])
         finally:
             cli.close()
+
+    def counts(self, start):
+        """Its counters that begin so and are not 0, if the tool that reads them is built (cargo build --release -p copal-tools)."""
+        tool = os.path.join(TARGET, "release/copal")
+        if not os.access(tool, os.X_OK):
+            return {}
+        rows = [row.split() for row in run(tool, "stat", "-n", self.name, "-1").splitlines()]
+        return {row[0]: int(row[1]) for row in rows if row and row[0].startswith(start) and row[1] not in ("0", ".")}
 
     def entries(self):
         """Objects on disks that it knows of."""

@@ -38,7 +38,8 @@ with Bench("nginx", "losetup") as bench:
     found = {name: [] for name in stores}
     for turn in range(options.rounds):
         for name, store in stores.items():
-            run("dd", "if=/dev/zero", f"of={device}", "bs=1M", "count=64", "conv=notrunc,fsync")
+            # What the store before left is not to be found.
+            run("dd", "if=/dev/zero", f"of={device}", "bs=4M", f"count={slow}", "iflag=count_bytes", "oflag=direct")
             paths = list(requests(random.Random(turn), options.requests, objects))
             bench.limit(*bench.limited, options.reads)
             server = bench.copal(origin, store, group=group)
@@ -50,7 +51,8 @@ with Bench("nginx", "losetup") as bench:
             spent = server.cpu_s() - spent
             found[name].append((one["requests"] / one["seconds"], one["bytes"] / one["seconds"] / 1e6, one["hits"] / one["requests"] * 100, one["p50"] / 1e3,
                                 one["p99"] / 1e3, spent, warm["failed"] + one["failed"]))
-            note(f"{name}: {found[name][-1]} {[row for row in server.devices() if isinstance(row, dict)][0].get('devices')}")
+            note(f"{name}: {found[name][-1]}")
+            note(server.counts("DEV."))
             server.kill()
             if os.path.exists(file):
                 os.remove(file)
