@@ -68,7 +68,7 @@ def fill(cache, life, size, count, first=0):
             expect((answer.status, answer.complete, len(answer.body)), (200, True, size))
 
 
-@case("what is held stays at memory_max while three times as much is fetched, of sizes that change", copal_only="has no such limit")
+@case("what is held stays at memory_max while two and a half times as much is fetched, of sizes that change", copal_only="has no such limit")
 def bounded():
     cache = before(sized(), store=["malloc,2g", "Transient=malloc,1g"], params={"memory_max": "120m", "vsl_space": "2m"})
     most = {}
