@@ -118,8 +118,9 @@ struct Cache {
 }
 
 impl Cache {
-    /// A cache with that disk, if it has one.
+    /// A cache with that disk, if it has one. The epoch is its random seed: no two processes have the same.
     fn new(state: &Rc<State>, shm: &observe::Worker, origin: SocketAddr, device: Option<SimDevice>) -> Self {
+        let seed = 7 + u64::from(state.epoch.get());
         let (shared, disk) = shared(state, device);
         let origins = Arc::new(Live::new(upstream::Settings {
             local_error_holddown: 0.0,
@@ -130,7 +131,7 @@ impl Cache {
         shared.vcl.set(Some(Arc::new(vcl)));
         let stripe = shm.counters().stripe().expect("room for counters");
         let pools = upstream::Pools::new(&origins);
-        let local = Rc::new(Local::new(&shared, stripe, shm.log().clone(), pools, 7));
+        let local = Rc::new(Local::new(&shared, stripe, shm.log().clone(), pools, seed));
         Self { shared, local, disk }
     }
 }
