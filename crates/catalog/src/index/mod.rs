@@ -17,6 +17,8 @@ mod head;
 pub mod hot;
 pub mod insist;
 pub mod lookup;
+#[cfg(test)]
+mod moved;
 pub mod purge;
 pub mod tags;
 #[cfg(test)]
