@@ -121,7 +121,7 @@ def refused():
         for options, words in (("", "path is mandatory"), (f",{place.folder.name}/new", "no size specified"),
                                (f",{place.folder.name}/new,100k", "did you forget"),
                                (f",{place.folder.name}/new,900000g", "give a smaller size, or free space"),
-                               (f",{place.folder.name}/new,101%", "at most 100%"),
+                               (f",{place.folder.name}/new,101%", "give 1% to 100%"),
                                (f",{place.folder.name}/new,10m,100", "give a power of two"),
                                (f",{place.folder.name}/new,10m,,fast", "give normal, random or sequential"),
                                (f",{place.folder.name}/no/such,10m", "name a file in a directory that the daemon may write"),

@@ -6,7 +6,7 @@
 //!
 //! Source: RFC 9110, section 13; RFC 9111, sections 4, 4.3.2 and 5.2.1.
 
-use catalog::index::insist::Insists;
+use catalog::index::confirmation::Confirmation;
 use copal_catalog as catalog;
 use copal_rules as rules;
 use copal_wire as wire;
@@ -50,11 +50,11 @@ impl Demand {
     }
 
     /// How strongly it wants the origin's confirmation.
-    pub(crate) fn insists(&self) -> Insists {
+    pub(crate) fn confirmation(&self) -> Confirmation {
         match () {
-            () if self.reload => Insists::Reload,
-            () if self.has_conditions || self.says_validation() => Insists::Validation,
-            () => Insists::Not,
+            () if self.reload => Confirmation::Reload,
+            () if self.has_conditions || self.says_validation() => Confirmation::Validation,
+            () => Confirmation::Unneeded,
         }
     }
 

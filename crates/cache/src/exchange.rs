@@ -17,7 +17,7 @@ use base::vxid::Vxid;
 use base::{Seconds, Time};
 use catalog::index::Key;
 use catalog::index::cold::Loads;
-use catalog::index::insist::Insistent;
+use catalog::index::confirmation::PendingConfirmation;
 use catalog::reason::Reason;
 use copal_base as base;
 use copal_catalog as catalog;
@@ -104,7 +104,7 @@ pub struct Exchange {
     /// The request body as far as VCL had it read.
     pub(crate) cached_body: Option<Text>,
     /// Its accounting in the store.
-    pub(crate) cached_body_hold: Option<store::Hold>,
+    pub(crate) cached_body_charge: Option<store::Charge>,
     pub(crate) local: Rc<Local>,
     pub(crate) session: Rc<Session>,
     pub(crate) current: Rc<Current>,
@@ -147,8 +147,8 @@ pub struct Exchange {
     pub(crate) rfc: bool,
     /// Its demands on a stored response besides freshness, as lookup found.
     pub(crate) demand: Option<Demand>,
-    /// Its place among those who wait, if it insists on the origin's confirmation.
-    pub(crate) insistent: Option<Arc<Insistent>>,
+    /// What a request that needs the confirmation of the origin waits for.
+    pub(crate) pending_confirmation: Option<Arc<PendingConfirmation>>,
     /// Its findings about stored responses on devices; none before it looks for any.
     pub(crate) loads: Option<Arc<Loads>>,
     /// Its course, for `Cache-Status`.
@@ -207,7 +207,7 @@ impl Exchange {
             close: false,
             close_after: false,
             cached_body: None,
-            cached_body_hold: None,
+            cached_body_charge: None,
             local: Rc::clone(local),
             session: Rc::clone(session),
             current,
@@ -240,7 +240,7 @@ impl Exchange {
             ignore_vary: false,
             rfc: false,
             demand: None,
-            insistent: None,
+            pending_confirmation: None,
             loads: None,
             handled: Handled::default(),
             own_fields: None,

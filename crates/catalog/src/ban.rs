@@ -1,4 +1,4 @@
-//! Bans: what an operator declares dead by a condition instead of by a key.
+//! Bans: objects that an operator ends by a condition instead of by a key.
 //!
 //! ```text
 //! oldest                                              newest
@@ -28,7 +28,7 @@ use copal_base as base;
 use copal_store::Object;
 use expression::{Expression, Subject};
 use list::List;
-use lurker::{Fate, Plan, Tested};
+use lurker::{Fate, PassBans, Tested};
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -39,7 +39,7 @@ pub const MAX_DEFAULT: usize = 100_000;
 /// The longest expression.
 pub const EXPRESSION_MAX: usize = 16 << 10;
 
-/// What the bans say of an object.
+/// The result of testing an object against the bans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// None of them hits it, and all were tested.
@@ -106,10 +106,10 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// Keeps bans where they survive.
+/// A durable log of bans.
 pub trait BanLog: Send + Sync {
-    /// The ban of that number came: its time, and its text in the form that [`Bans::restore`] takes. It is to be durable
-    /// soon; whoever must know waits elsewhere.
+    /// Called for each new ban: its number, its time, and its text in the form that [`Bans::restore`] takes. The ban is to be
+    /// durable soon; a caller that must know when waits elsewhere.
     fn added(&self, number: u64, time: Time, text: &[u8]);
 }
 
@@ -129,7 +129,7 @@ pub struct Bans {
     contention: AtomicU64,
 }
 
-/// What testing did.
+/// Counts of one kind of tests.
 #[derive(Debug, Default)]
 struct Tests {
     tested: AtomicU64,
@@ -215,7 +215,7 @@ impl Bans {
         self.insert(Expression::from_words(words)?, &kept.join(&0), now)
     }
 
-    /// `words` is what a log keeps: the words of the expression with a zero byte between them.
+    /// `words` is the text for the log: the words of the expression with a zero byte between them.
     fn insert(&self, expression: Expression, words: &[u8], now: Time) -> Result<u64, String> {
         let mut list = self.list.write();
         let max = self.max.load(Ordering::Relaxed);
@@ -287,8 +287,8 @@ impl Bans {
         self.list.read().leave(object.ban());
     }
 
-    /// Takes in an entry found at the start, which was tested up to `tested`. False if nobody knows any more what bans came
-    /// after that.
+    /// Takes in an entry found at the start, which was tested up to `tested`. False if bans that came after that are no longer
+    /// known.
     pub(crate) fn enter_entry(&self, tested: u32) -> bool {
         let list = self.list.read();
         let known = !list.is_too_old(tested.into());
@@ -303,13 +303,13 @@ impl Bans {
         self.list.read().leave(tested.into());
     }
 
-    /// What stood at `from` was tested up to `to`. Its shard is locked.
+    /// An object or entry that stood at `from` was tested up to `to`. Its shard is locked.
     pub(crate) fn shift(&self, from: u64, to: u64) {
         self.list.read().shift(from, to);
     }
 
     /// Takes in the bans that a device kept, oldest first: number, time and text of each. For the start, before any object
-    /// comes in. A text that does not read as a ban bans everything before it: what it was to end is not known.
+    /// comes in. A text that does not read as a ban bans everything before it, since its condition is not known.
     /// Numbers go on from `newest` at least: objects say that they were tested up to there.
     pub fn restore(&self, kept: &[(u64, Time, Vec<u8>)], newest: u64, now: Time) {
         let mut list = self.list.write();
@@ -349,13 +349,13 @@ impl Bans {
     }
 
     /// What the lurker can do now.
-    fn plan(&self, made_before: Time, cutoff: u64) -> Option<Plan> {
-        self.list.read().plan(made_before, cutoff)
+    fn bans_for_pass(&self, made_before: Time, cutoff: u64) -> Option<PassBans> {
+        self.list.read().bans_for_pass(made_before, cutoff)
     }
 
     /// The lurker has tested every object.
-    fn end_pass(&self, plan: &Plan) {
-        self.list.write().complete_tested(plan.tests.iter().map(|test| test.0));
+    fn end_pass(&self, bans: &PassBans) {
+        self.list.write().complete_tested(bans.tests.iter().map(|test| test.0));
         self.drop_tail();
     }
 

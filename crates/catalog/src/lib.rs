@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! index   key > objects and markers, running fetches, requests that wait for them
-//! ban     what an operator ended by a condition: tested at lookup, and by the lurker
+//! ban     conditions by which an operator ends objects: tested at lookup, and by the lurker
 //! sweep   the walk that takes out what is at the end of its life
 //! sparse  objects in segments: which segments belong to which master
 //! ```

@@ -1,4 +1,4 @@
-//! What a marker remembers: why the response that left it was not stored, and where in which VCL that was decided.
+//! The contents of a marker: why the response that left it was not stored, and where in which VCL that was decided.
 //!
 //! A marker (hit-for-miss, hit-for-pass) has no head to serve. In the head's place it has one without fields, whose reason
 //! phrase is five words, each in a line: the reason's name, the VCL's, the subroutine's, the file's, and the line's
@@ -13,14 +13,14 @@ use vcl::places::Place;
 /// Longer names are cut, in characters.
 const NAME_MAX: usize = 1024;
 
-/// What a marker remembers.
+/// The contents of a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Why.
+    /// Why the response was not stored.
     pub reason: Reason,
     /// The VCL's name.
     pub vcl: String,
-    /// Where that decided, if it did.
+    /// The place in that VCL that decided it, if VCL did.
     pub place: Option<MarkedPlace>,
 }
 
@@ -52,7 +52,7 @@ fn word(text: &str) -> Cow<'_, str> {
 }
 
 impl Marked {
-    /// What a marker with this head remembers; `None` if it is no marker's.
+    /// Reads the head of a marker; `None` if it is no marker's.
     pub fn of(head: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(crate::head::load(head, &mut Fields::new())).ok()?;
         let words: Vec<&str> = text.split('\n').collect();

@@ -8,22 +8,22 @@ use copal_wire::{Known, RequestHead};
 use rules::reuse::{self, Allowed};
 use rules::storable::Why;
 
-/// What a reason is the reason of.
+/// The outcome that a reason explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// That a stored response answers.
+    /// A stored response answers.
     Hit,
-    /// That the backend is asked, for the cache.
+    /// The backend is asked, for the cache.
     Miss,
-    /// That the request waits for another one's fetch.
+    /// The request waits for another one's fetch.
     Wait,
-    /// That the backend is asked, for this client alone.
+    /// The backend is asked, for this client alone.
     Pass,
-    /// That client and backend are joined.
+    /// Client and backend are joined.
     Pipe,
-    /// That neither the cache nor, to any use, a backend answers.
+    /// Neither the cache nor, to any use, a backend answers.
     Other,
-    /// That the response does not stay in the cache.
+    /// The response does not stay in the cache.
     NotStored,
 }
 
@@ -133,12 +133,12 @@ impl Reason {
         ROWS[self as usize].1
     }
 
-    /// What it says, as a sentence.
+    /// Its text, as a sentence.
     pub fn sentence(self) -> &'static str {
         ROWS[self as usize].2
     }
 
-    /// What it is the reason of.
+    /// The outcome that it explains.
     pub fn kind(self) -> Kind {
         ROWS[self as usize].0
     }

@@ -9,7 +9,7 @@ use base::Time;
 use copal_base as base;
 use copal_store as store;
 use std::sync::Arc;
-use store::{Object, State};
+use store::{Facts, Object, State};
 
 /// Objects that one step looks at before it pauses.
 const STEP: usize = 1_000;
@@ -17,15 +17,38 @@ const STEP: usize = 1_000;
 /// An empty shard counts as this part of an object.
 const EMPTY: usize = 8;
 
-/// The walk's place.
+/// An object whose life was over when the walk met it.
+#[derive(Debug)]
+pub enum Expired<'a> {
+    /// An object in memory.
+    Resident(&'a Object),
+    /// An entry on a device; these are the facts about it.
+    Cold(&'a Facts),
+}
+
+impl Expired<'_> {
+    /// As [`record`]. The transaction of an entry is not known without reading its device, and given as 0.
+    pub fn record(&self, what: &str) -> String {
+        match self {
+            Self::Resident(object) => record(what, object),
+            Self::Cold(facts) => {
+                let stale_at = facts.origin_time + f64::from(facts.ttl);
+                format!("{what} x=0 t={stale_at:.0} h={}", facts.hits)
+            }
+        }
+    }
+}
+
+/// The walk and where it is in its round.
 #[derive(Debug, Default)]
 pub struct Sweeper {
     shard: usize,
 }
 
 impl Sweeper {
-    /// Visits the next objects; `expired` hears of each that was past its life. Returns whether that was the end of a round.
-    pub fn step(&mut self, index: &Index, now: Time, expired: &mut dyn FnMut(&Object)) -> bool {
+    /// Visits the next objects; `expired` is called for each that was past its life. Returns whether that was the end of a
+    /// round.
+    pub fn step(&mut self, index: &Index, now: Time, expired: &mut dyn FnMut(&Expired<'_>)) -> bool {
         let mut visited = 0;
         while visited < STEP * EMPTY {
             let Some((objects, count)) = index.pick(self.shard, |object| is_dead(object, now)) else {
@@ -33,8 +56,12 @@ impl Sweeper {
                 return true;
             };
             visited += count * EMPTY + 1;
-            let cold = index.sweep_cold(self.shard, |facts| Index::is_cold_dead(facts, now));
-            visited += cold.map_or(0, |(_, count)| count * EMPTY);
+            let cold = index.sweep_cold(
+                self.shard,
+                |facts| Index::is_cold_dead(facts, now),
+                |facts| expired(&Expired::Cold(facts)),
+            );
+            visited += cold.map_or(0, |count| count * EMPTY);
             for object in objects {
                 visit(index, &object, now, expired);
             }
@@ -48,10 +75,10 @@ fn is_dead(object: &Object, now: Time) -> bool {
     object.is_gone() || object.state() == State::Failed || object.end_of_life() < now
 }
 
-fn visit(index: &Index, object: &Arc<Object>, now: Time, expired: &mut dyn FnMut(&Object)) {
+fn visit(index: &Index, object: &Arc<Object>, now: Time, expired: &mut dyn FnMut(&Expired<'_>)) {
     // Its times may have been set anew since it was picked.
     if is_dead(object, now) && index.unlink(object) {
-        expired(object);
+        expired(&Expired::Resident(object));
     }
 }
 

@@ -132,7 +132,7 @@ pub trait Filter {
     /// Leaves its last record, whether the body is complete or not.
     fn close(&mut self, notes: &mut dyn Notes);
 
-    /// What is to be kept beside the stored body: how it is to be delivered.
+    /// The plan of the body, to be kept beside it: how it is delivered (`copal_store::Fill::set_plan`).
     fn take_plan(&mut self) -> Option<Box<[u8]>> {
         None
     }
@@ -196,7 +196,7 @@ impl Chain {
         }
     }
 
-    /// What is to be kept beside the stored body, if a filter made something of that kind.
+    /// The plan of the body, if a filter made one.
     pub fn take_plan(&mut self) -> Option<Box<[u8]>> {
         self.stages.iter_mut().find_map(|stage| stage.filter.take_plan())
     }

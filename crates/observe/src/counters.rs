@@ -264,6 +264,9 @@ counters! {
         fetch_overtime: Counter Integer Info "Backend responses given up: longer than fetch_time_max";
         fetch_oversize: Counter Integer Info "Backend responses given up: longer than fetch_bytes_max";
         readers_cut: Counter Integer Info "Clients cut off that kept others waiting";
+        memory_resident: Gauge Bytes Info "Memory that the worker holds, pages of files left out";
+        memory_shrinks: Counter Integer Info "Times the stores were made smaller because of memory_max";
+        memory_shrunk: Counter Bytes Info "Bytes of objects that were evicted because of memory_max";
         log_lost: Counter Integer Diag "Log batches given up because the log lapped their writer";
     }
 }

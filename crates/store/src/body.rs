@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 use crate::block::Block;
+use crate::cursor::Cut;
 use crate::object::{Object, State};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +25,21 @@ use std::task::Waker;
 
 /// Set in the state byte beside the state: only a window of the body is kept.
 const WINDOW_BIT: u8 = 4;
+
+/// Set in the state byte beside [`State::Failed`]: a device was the cause.
+const DAMAGED_BIT: u8 = 8;
+
+/// How a fill ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum End {
+    /// The body is complete.
+    Stored = State::Stored as u8,
+    /// It is not.
+    Failed = State::Failed as u8,
+    /// It is not, as a device did not keep it.
+    Damaged = State::Failed as u8 | DAMAGED_BIT,
+}
 
 /// A further piece of a body.
 #[derive(Debug, Clone)]
@@ -45,7 +61,7 @@ impl Extent {
     }
 }
 
-/// What becomes of the last extent when a body is complete.
+/// What a complete body does with its last extent.
 pub(crate) enum Tail {
     /// It stays as it is.
     Whole,
@@ -65,7 +81,7 @@ pub(crate) struct Reader {
     pub(crate) left_behind: bool,
 }
 
-/// What lies beyond the first block, and what only a growing object needs. See the module for who may touch it.
+/// The extents beyond the first block, and the state that only a growing object needs. See the module for who may touch it.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     pub(crate) extents: VecDeque<Extent>,
@@ -79,7 +95,7 @@ pub(crate) struct Rest {
     pub(crate) length: Option<u64>,
     /// The object whose body this one shares; the extents are that one's then, and count there.
     pub(crate) owner: Option<Arc<Object>>,
-    /// What the cache keeps beside the body.
+    /// The plan of the body ([`crate::Fill::set_plan`]).
     pub(crate) plan: Option<Box<[u8]>>,
 }
 
@@ -149,6 +165,12 @@ impl Object {
             1 => State::Stored,
             _ => State::Failed,
         }
+    }
+
+    /// Why a body that failed has no end.
+    pub(crate) fn cut(&self) -> Cut {
+        let is_damaged = self.state.load(Ordering::Acquire) & DAMAGED_BIT != 0;
+        if is_damaged { Cut::Damaged } else { Cut::Failed }
     }
 
     /// Whether only a window of the body is kept, as it outgrew the store.
@@ -246,7 +268,7 @@ impl Object {
         rest.as_deref().map(|rest| &rest.extents)
     }
 
-    /// What the cache keeps beside the body ([`crate::Fill::set_plan`]); there once the object is stored.
+    /// The plan of the body ([`crate::Fill::set_plan`]); there once the object is stored.
     #[inline]
     pub fn plan(&self) -> Option<&[u8]> {
         let state = self.state.load(Ordering::Acquire);
@@ -317,8 +339,7 @@ impl Object {
 
     /// Ends the fill: the extents are final now, of the last one what `tail` says; those of a windowed body
     /// are left to the readers that still hold the object. Returns by how much memory shrank. Called by the one writer.
-    pub(crate) fn finish(&self, end: State, tail: Tail) -> u64 {
-        debug_assert_ne!(end, State::Filling);
+    pub(crate) fn finish(&self, end: End, tail: Tail) -> u64 {
         let mut shrunk = 0;
         let wakers = {
             let _guard = self.lock.lock();

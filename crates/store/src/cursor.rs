@@ -4,12 +4,30 @@ use crate::body::Extent;
 use crate::mapped::Copied;
 use crate::object::{Object, State};
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::IoSlice;
 use std::task::{Context, Poll};
 
-/// The fill failed, or the bytes are no longer kept: what was delivered is not the whole.
+/// Why the rest of a body will never come: what was delivered is not the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut;
+pub enum Cut {
+    /// Its fill ended early.
+    Failed,
+    /// What is wanted next has passed the window of a body that outgrew its store.
+    Gone,
+    /// A device does not give what was written to it.
+    Damaged,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed => "its fetch failed",
+            Self::Gone => "the reader was left behind by a body that outgrew its store",
+            Self::Damaged => "a device does not give what was written to it",
+        })
+    }
+}
 
 /// A reader's place in one object. Every call must name the object that the cursor was made for, and the last must be
 /// [`Cursor::close`]: the writer of a windowed body waits for readers that have not left.
@@ -22,8 +40,8 @@ pub struct Cursor {
     pub(crate) current: Option<Extent>,
     /// The place in the object's list of readers, if it was filling.
     ticket: Option<u32>,
-    /// The object keeps a window, and what is wanted had passed before this reader came.
-    late: bool,
+    /// Why nothing more comes.
+    cut: Option<Cut>,
     /// What it gives of a file is for system calls alone.
     pub(crate) for_kernel: bool,
     /// The bytes that were read from a file last.
@@ -33,20 +51,21 @@ pub struct Cursor {
 impl Cursor {
     /// A reader of the bytes `from..end`; an `end` of `u64::MAX` is the body's end.
     ///
-    /// If the object keeps only a window of its body and that has moved on, [`Cursor::poll_ready`] answers [`Cut`] at once,
+    /// If the object keeps only a window of its body and that has moved on, [`Cursor::poll_ready`] answers [`Cut::Gone`] at once,
     /// before any byte.
     pub fn new(object: &Object, from: u64, end: u64) -> Self {
         let mut cursor =
-            Self { at: from, end, current: None, ticket: None, late: false, for_kernel: false, copied: None };
+            Self { at: from, end, current: None, ticket: None, cut: None, for_kernel: false, copied: None };
         if from >= end || (object.state() != State::Filling && !object.is_windowed()) {
             return cursor;
         }
         let writer = object.with_rest(|rest| {
             let needed = from.max(object.first_capacity());
-            cursor.late = object.is_windowed()
+            let is_late = object.is_windowed()
                 && needed < end
                 && rest.extents.front().is_some_and(|extent| extent.offset > needed);
-            if cursor.late || object.state() != State::Filling {
+            cursor.cut = is_late.then_some(Cut::Gone);
+            if is_late || object.state() != State::Filling {
                 return None;
             }
             cursor.ticket = Some(rest.enter(from));
@@ -56,6 +75,11 @@ impl Cursor {
             writer.wake();
         }
         cursor
+    }
+
+    /// Why the rest will never come, once [`Cursor::poll_ready`] has said that it will not.
+    pub fn cut(&self) -> Option<Cut> {
+        self.cut
     }
 
     /// Where it stands in the body.
@@ -72,8 +96,8 @@ impl Cursor {
             if self.at >= self.end {
                 return Poll::Ready(Ok(false));
             }
-            if self.late {
-                return Poll::Ready(Err(Cut));
+            if let Some(cut) = self.cut {
+                return Poll::Ready(Err(cut));
             }
             // The state before the mark: a mark loaded after `Stored` was seen is the last one.
             let state = object.state();
@@ -82,11 +106,12 @@ impl Cursor {
                 if object.is_in_file() {
                     found = found.and_then(|()| self.load(object));
                 }
+                self.cut = found.err();
                 return Poll::Ready(found.map(|()| true));
             }
             match state {
                 State::Stored => return Poll::Ready(Ok(false)),
-                State::Failed => return Poll::Ready(Err(Cut)),
+                State::Failed => self.cut = Some(object.cut()),
                 State::Filling if self.leave_waker(object, context) => return Poll::Pending,
                 State::Filling => {}
             }
@@ -210,7 +235,7 @@ impl Cursor {
         });
         self.current = found.flatten();
         // Not found because it became final just now is as good.
-        if self.current.is_some() || object.sealed().is_some() { Ok(()) } else { Err(Cut) }
+        if self.current.is_some() || object.sealed().is_some() { Ok(()) } else { Err(Cut::Gone) }
     }
 }
 

@@ -1,9 +1,9 @@
-//! What every storage engine offers to the cache, and what it asks of who keeps the index.
+//! The interface of every storage engine to the cache, and what engines ask of the index.
 
+use crate::charge::Charge;
 use crate::entry::Entry;
 use crate::file::FileStatistics;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::object::{Attributes, Object};
 use crate::report::Report;
 use crate::volume::Facts;
@@ -194,13 +194,13 @@ pub trait Engine: Send + Sync {
     }
 
     /// Counts `bytes` that only pass: they are held, but do not count against the size.
-    fn count(&self, bytes: u64) -> Hold;
+    fn count(&self, bytes: u64) -> Charge;
 
     /// Counts `bytes` that are kept beside the objects against the size, evicting to make room.
     ///
     /// # Errors
     /// [`Full`] if there is none.
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full>;
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full>;
 
     /// Begins a response of which only a window is kept: nobody finds it, and who holds it reads along. It needs no room
     /// and evicts nothing.
@@ -218,7 +218,14 @@ pub trait Engine: Send + Sync {
     /// What it has done and holds.
     fn statistics(&self) -> Statistics;
 
-    /// Evicts objects until `bytes` fewer are held, or nothing is left that may go. How many fewer there are.
+    /// Bytes of memory that it holds: all of [`Statistics::bytes`] but what lies in a file.
+    fn memory(&self) -> u64;
+
+    /// From now on it holds so many bytes of memory at most, whatever its size; `u64::MAX` is no limit. It evicts to make room
+    /// below that, and is full where that does not do. What it holds already stays: see [`Engine::shrink`].
+    fn set_memory_max(&self, bytes: u64);
+
+    /// Evicts objects until `bytes` fewer of memory are held, or nothing is left that may go. How many fewer there are.
     fn shrink(&self, bytes: u64) -> u64;
 
     /// Whether it takes objects.

@@ -1,4 +1,4 @@
-//! What names a record on a device while its object is not in memory.
+//! The name of a record on a device, by which it is known also while its object is not in memory.
 
 use std::fmt;
 

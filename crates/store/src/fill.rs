@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::block::Block;
-use crate::body::{Extent, Tail};
+use crate::body::{End, Extent, Tail};
 use crate::engine::Full;
 use crate::file::staging::Staging;
 use crate::memory::Space;
-use crate::object::{Object, State};
+use crate::object::Object;
 use crate::pool;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,8 +42,10 @@ pub struct Fill {
     patience: u32,
     /// Of an object in a file: what is to be written to it.
     staging: Staging,
-    /// Bytes were lost on the way to a file: the object can only fail.
+    /// Bytes were lost on the way to a device or from it: the object can only fail.
     broken: bool,
+    /// Bytes that are counted for extents to come.
+    ahead: u64,
 }
 
 impl Fill {
@@ -59,6 +61,7 @@ impl Fill {
             patience: PATIENCE,
             staging: Staging::default(),
             broken: false,
+            ahead: 0,
         }
     }
 
@@ -106,11 +109,28 @@ impl Fill {
         Ok(self.tail_room())
     }
 
-    /// As [`Fill::room`], but waits where further memory is needed while the store's devices are behind with what is to be
-    /// written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at any time.
+    /// Counts all of the announced body now, so that no room is missing once it is shown to readers.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room for it.
+    pub(crate) fn reserve_all(&mut self) -> Result<(), Full> {
+        let to_come = self.length.map_or(0, |length| length.saturating_sub(self.object.first_capacity()));
+        while self.ahead < to_come {
+            let step = (to_come - self.ahead).min(EXTENT_MAX);
+            self.space.reserve(step)?;
+            self.ahead += step;
+        }
+        Ok(())
+    }
+
+    /// As [`Fill::room`], but waits at the beginning, and where further memory is needed, while the store's devices are
+    /// behind with what is to be written to them. How long is the caller's to bound: it may call [`Fill::room`] instead at
+    /// any time.
     pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<&mut [u8], Full>> {
-        let grows = self.left_in_tail() == 0 && self.left_to_come() > 0 && !self.windowed;
+        // All of a small object may have its memory from the start.
+        let grows = (self.filled == 0 || self.left_in_tail() == 0) && self.left_to_come() > 0;
         if grows
+            && !self.windowed
             && let Some(keeper) = self.space.keeper()
             && keeper.is_behind(context.waker())
         {
@@ -150,7 +170,8 @@ impl Fill {
         Ok(())
     }
 
-    /// Keeps `plan` beside the body. It counts as the body does, and is seen once the object is stored.
+    /// Keeps `plan` beside the body: bytes that say how the body is delivered, which the store does not read (an ESI script,
+    /// or the layout of an object in segments). It counts as the body does, and is seen once the object is stored.
     ///
     /// # Errors
     /// [`Full`] if there is no room for it.
@@ -178,14 +199,24 @@ impl Fill {
         self.ended = true;
         let is_short = self.left_to_come() > 0 && self.length.is_some();
         if is_short || self.is_lost() {
-            self.object.finish(State::Failed, Tail::Whole);
+            self.object.finish(self.failure(), Tail::Whole);
             return;
         }
         let tail = if self.windowed { Tail::Whole } else { self.trimmed_tail() };
-        self.object.finish(State::Stored, tail);
+        self.object.finish(End::Stored, tail);
         if !self.windowed {
             self.space.join_order(&self.object);
         }
+    }
+
+    /// The device that the body is read from does not give what was written to it: the object fails, and readers hear why.
+    pub fn damage(mut self) {
+        self.broken = true;
+    }
+
+    /// How it ends, as it fails.
+    fn failure(&self) -> End {
+        if self.is_lost() { End::Damaged } else { End::Failed }
     }
 
     /// From now on only a window of the body is kept, between the slowest reader and the writer. The object is unlinked
@@ -239,7 +270,7 @@ impl Fill {
     }
 
     /// Of several readers of a window, waits no longer for those that are a whole window behind while another has all that
-    /// is there: their cursors answer [`Cut`](crate::cursor::Cut) once they come to what has passed. How many these are; 0
+    /// is there: their cursors answer [`Cut::Gone`](crate::cursor::Cut::Gone) once they come to what has passed. How many these are; 0
     /// if nobody is held up.
     pub fn leave_behind(&mut self) -> usize {
         let filled = self.filled;
@@ -306,6 +337,9 @@ impl Fill {
         let block = if self.windowed {
             self.space.hold(size);
             Block::new(size as usize)
+        } else if self.ahead >= size {
+            self.ahead -= size;
+            Block::new(size as usize)
         } else {
             self.space.allocate(size, self.left_to_come())?
         };
@@ -342,8 +376,9 @@ impl Fill {
 
 impl Drop for Fill {
     fn drop(&mut self) {
+        self.space.shrunk(self.ahead, false);
         if !self.ended {
-            self.object.finish(State::Failed, Tail::Whole);
+            self.object.finish(self.failure(), Tail::Whole);
         }
     }
 }

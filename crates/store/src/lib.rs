@@ -5,6 +5,7 @@
 
 mod block;
 mod body;
+pub mod charge;
 pub mod cursor;
 pub mod device;
 pub mod engine;
@@ -13,7 +14,6 @@ pub mod eviction;
 pub mod file;
 pub mod fill;
 mod first;
-pub mod hold;
 mod mapped;
 pub mod memory;
 pub mod object;
@@ -23,16 +23,16 @@ pub mod report;
 mod shared;
 pub mod volume;
 
+pub use charge::Charge;
 pub use cursor::Cursor;
 pub use engine::{Creation, Engine, Evictions, Full, Health, Loaded, NotLoaded, Statistics};
 pub use entry::Entry;
 pub use eviction::Policy;
 pub use file::{File, FileOptions};
 pub use fill::Fill;
-pub use hold::Hold;
 pub use memory::Memory;
 pub use object::{Attributes, Flags, Object, State};
 pub use persistent::Persistent;
-pub use pool::{Pooled, pooled};
+pub use pool::{Pooled, pooled, return_idle};
 pub use report::{DeviceReport, Report};
 pub use volume::Facts;

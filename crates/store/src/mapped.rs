@@ -59,7 +59,7 @@ impl Cursor {
         }
         if file.is_damaged() {
             object.unlink();
-            return Err(Cut);
+            return Err(Cut::Damaged);
         }
         let at = self.at;
         if self.for_kernel || self.copied.as_ref().is_some_and(|copied| copied.covers(at)) {
@@ -73,7 +73,7 @@ impl Cursor {
         read.map_err(|_| {
             self.copied = None;
             object.unlink();
-            Cut
+            Cut::Damaged
         })
     }
 

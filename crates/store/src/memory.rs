@@ -1,21 +1,22 @@
 //! The memory engine: `-s [name=]malloc[,size]`.
 //!
-//! The size counts heads, bodies, and what each object takes itself. Two sums are kept: what is linked (in the index, or being filled) stays
-//! within the size; what is held in all, also by readers of objects that were evicted or purged meanwhile, may go over
-//! it by an eighth (at least 256 KiB), but no further: then new objects find the store full and pass through. Windows of
-//! bodies that outgrew the store are held beyond that; each is bounded ([`crate::fill`]).
+//! The size counts heads, bodies, and what each object takes itself. Two sums are kept. Linked bytes belong to objects that
+//! are in the index or being filled; they stay within the size. Held bytes are all, also those of evicted or purged objects
+//! that still have readers; they may exceed the size by an eighth (at least 256 KiB), but no further: then new objects find
+//! the store full and pass through. The windows of bodies that outgrew the store are held beyond that; each is bounded
+//! ([`crate::fill`]).
 //!
-//! Not counted is what an object costs besides: its place in the eviction order and in the index, and what its blocks are
-//! rounded up by (1 to 5 percent on average, see `pool`).
+//! An object's position in the eviction order, its entry in the index, and the rounding of its blocks (1 to 5 percent on
+//! average, see `pool`) are not counted.
 
 use crate::block::Block;
+use crate::charge::Charge;
 use crate::engine::{Creation, Engine, Evictions, Full, Keeper, Statistics};
 use crate::eviction::{Item as _, LOOK_MAX, Order, Policy};
 use crate::file::arena::Arena;
 use crate::file::heads_max;
 use crate::fill::Fill;
 use crate::first::{self, First};
-use crate::hold::Hold;
 use crate::object::Object;
 use crate::pool;
 use parking_lot::{FairMutex, Mutex};
@@ -42,6 +43,8 @@ pub(crate) struct Space {
     pub(crate) file: Option<Arc<Arena>>,
     size: u64,
     slack: u64,
+    /// How much of memory may be held at most, whatever the size says.
+    memory_max: AtomicU64,
     /// How many objects one request for memory may evict (`nuke_limit`).
     evict_max: AtomicU64,
     linked: AtomicU64,
@@ -183,12 +186,12 @@ impl Engine for Memory {
         Ok(shares.then(|| Fill::shared(Arc::new(object), Arc::clone(&self.space))))
     }
 
-    fn count(&self, bytes: u64) -> Hold {
-        Hold::count(&self.space, bytes)
+    fn count(&self, bytes: u64) -> Charge {
+        Charge::count(&self.space, bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
-        Hold::reserve(&self.space, bytes)
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
+        Charge::reserve(&self.space, bytes)
     }
 
     fn begin_window(&self, creation: &Creation<'_>) -> Result<Fill, Full> {
@@ -229,8 +232,16 @@ impl Engine for Memory {
         }
     }
 
+    fn memory(&self) -> u64 {
+        self.space.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.space.memory_max.store(bytes, Ordering::Relaxed);
+    }
+
     fn shrink(&self, bytes: u64) -> u64 {
-        let held = || self.space.held.load(Ordering::Relaxed);
+        let held = || self.space.memory();
         let before = held();
         while before.saturating_sub(held()) < bytes && self.space.evict_one(Shortage::Held) {}
         before.saturating_sub(held())
@@ -244,6 +255,7 @@ impl Space {
             file: None,
             size,
             slack: if size == u64::MAX { 0 } else { (size / 8).max(256 << 10) },
+            memory_max: AtomicU64::new(u64::MAX),
             evict_max: AtomicU64::new(50),
             linked: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -291,7 +303,8 @@ impl Space {
         let mut evictions_left = self.evict_max.load(Ordering::Relaxed);
         loop {
             let Err(shortage) = self.try_reserve(bytes) else { return Ok(()) };
-            if bytes > self.size || evictions_left == 0 || !self.evict_one(shortage) {
+            let memory_max = self.memory_max.load(Ordering::Relaxed);
+            if bytes > self.size.min(memory_max) || evictions_left == 0 || !self.evict_one(shortage) {
                 return Err(Full);
             }
             evictions_left -= 1;
@@ -333,12 +346,14 @@ impl Space {
         if !add(&self.linked, self.size) {
             return Err(Shortage::Linked);
         }
-        if !add(&self.held, self.size.saturating_add(self.slack)) {
+        let memory_max = self.memory_max.load(Ordering::Relaxed);
+        let held_max = self.size.saturating_add(self.slack);
+        if !add(&self.held, if self.file.is_some() { held_max } else { held_max.min(memory_max) }) {
             self.unlinked(bytes);
             return Err(Shortage::Held);
         }
         if let Some(file) = &self.file
-            && self.held.load(Ordering::Relaxed).saturating_sub(file.used()) > heads_max(file.size())
+            && self.memory() > heads_max(file.size()).min(memory_max)
         {
             self.unlinked(bytes);
             self.held.fetch_sub(bytes, Ordering::Relaxed);
@@ -346,6 +361,12 @@ impl Space {
         }
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Bytes of memory held.
+    fn memory(&self) -> u64 {
+        let in_file = self.file.as_ref().map_or(0, |file| file.used());
+        self.held.load(Ordering::Relaxed).saturating_sub(in_file)
     }
 
     /// Counts `bytes` as held only: the window of a body that outgrew the store.
@@ -394,7 +415,7 @@ impl Space {
             keeper.stored(object);
         }
         // Asked before the lock is taken: it has a lock of its own.
-        let size = object.memory_size() + object.body_owner().map_or(0, |owner| owner.memory_size());
+        let size = object.whole_size();
         let mut order = self.order.lock();
         // `unlink` marks first and leaves the order after: whichever comes second sees the other.
         if !object.is_gone() {
@@ -405,7 +426,7 @@ impl Space {
     /// Takes an object out of the order.
     pub(crate) fn leave_order(&self, object: &Object) {
         // The hold is dropped after the lock: it may be the last, and dropping counts.
-        let held = self.order.lock().remove(object.place());
+        let held = self.order.lock().remove(object.position());
         drop(held);
     }
 

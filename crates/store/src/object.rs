@@ -21,7 +21,7 @@
 use crate::body::Rest;
 use crate::entry::Entry;
 use crate::eviction::uses::{self, Uses};
-use crate::eviction::{Item, Place};
+use crate::eviction::{Item, Position};
 use crate::first::First;
 use crate::memory::Space;
 use base::{Seconds, Time};
@@ -62,7 +62,7 @@ impl Flags {
     pub const RECODED: u8 = 16;
     /// The body, once stored, is known to be what its coding says.
     pub const CHECKED: u8 = 32;
-    /// It stands for a body that is kept in pieces, or is one of them: the cache knows which.
+    /// A master of an object in segments, or one of the segments: the cache knows which.
     pub const SPARSE: u8 = 128;
 
     /// Whether all of `bits` are set.
@@ -71,7 +71,7 @@ impl Flags {
     }
 }
 
-/// What is known of a response besides its bytes.
+/// A response's attributes, besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
     /// The moment from which the lifetime counts.
@@ -94,8 +94,8 @@ pub struct Attributes {
 
 /// A mark: taken out of the index.
 const GONE: u8 = 1;
-/// A mark: a newer object may answer the same requests.
-const SHADED: u8 = 4;
+/// A mark: a newer object may answer the same requests in its stead.
+const SUPERSEDED: u8 = 4;
 /// A mark: other objects share its body, or have ([`crate::shared`]).
 pub(crate) const LENT: u8 = 2;
 /// A mark that never changes: its body lies in a file, as far as it is not in the window of one that outgrew the store.
@@ -104,7 +104,8 @@ const IN_FILE: u8 = 8;
 /// Not on any device.
 const NO_ENTRY: u32 = u32::MAX;
 
-const _: () = assert!((GONE | LENT | SHADED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
+const _: () =
+    assert!((GONE | LENT | SUPERSEDED | IN_FILE) & uses::BITS == 0, "marks share a byte with the uses");
 
 /// A stored response. See the module.
 ///
@@ -126,15 +127,15 @@ pub struct Object {
     hits: AtomicU32,
     /// The newest ban it was tested against. Bans are numbered from 1; 2^32 of them are more than a list holds in a life.
     ban: AtomicU32,
-    /// What its engine's device knows it by, or [`NO_ENTRY`]; written under `lock`.
+    /// The entry of its record on a device, or [`NO_ENTRY`]; written under `lock`.
     entry: AtomicU32,
-    /// Its place in the eviction order.
-    place: Place,
+    /// Its position in the eviction order.
+    position: Position,
     vxid: u32,
     flags: Flags,
-    /// A [`State`] and the bit for a window.
+    /// A [`State`], the bit for a window, and that for damage.
     pub(crate) state: AtomicU8,
-    /// [`GONE`], [`LENT`], [`SHADED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
+    /// [`GONE`], [`LENT`], [`SUPERSEDED`], [`IN_FILE`], and the [`uses`] since the eviction order last looked.
     pub(crate) marks: AtomicU8,
     /// Guards `rest`.
     pub(crate) lock: Mutex<()>,
@@ -164,7 +165,7 @@ impl Object {
             hits: AtomicU32::new(0),
             ban: AtomicU32::new(narrow(attributes.ban)),
             entry: AtomicU32::new(NO_ENTRY),
-            place: Place::default(),
+            position: Position::default(),
             vxid: attributes.vxid,
             flags: attributes.flags,
             state: AtomicU8::new(State::Filling as u8),
@@ -239,7 +240,7 @@ impl Object {
         self.key.first_chunk().expect("a key has 32 bytes")
     }
 
-    /// What its engine's device knows it by, if it was written there.
+    /// The entry of its record, if it was written to a device.
     pub fn entry(&self) -> Option<Entry> {
         Entry::from_bits(self.entry.load(Ordering::Acquire))
     }
@@ -255,7 +256,7 @@ impl Object {
         lives
     }
 
-    /// Forgets its entry and gives it back: to the first who asks, and nobody after.
+    /// Forgets its entry and returns it; `None` if that was done before.
     pub fn take_entry(&self) -> Option<Entry> {
         let _guard = self.lock.lock();
         Entry::from_bits(self.entry.swap(NO_ENTRY, Ordering::AcqRel))
@@ -314,14 +315,14 @@ impl Object {
     }
 
     /// Notes that a newer object under the same key may answer the same requests.
-    pub fn shade(&self) {
-        self.marks.fetch_or(SHADED, Ordering::Release);
+    pub fn mark_superseded(&self) {
+        self.marks.fetch_or(SUPERSEDED, Ordering::Release);
     }
 
-    /// Whether a newer object may answer the same requests: only a look at all of them tells.
+    /// Whether a newer object may answer the same requests: only a look at all variants of the key tells.
     #[inline]
-    pub fn is_shaded(&self) -> bool {
-        self.marks.load(Ordering::Acquire) & SHADED != 0
+    pub fn may_be_superseded(&self) -> bool {
+        self.marks.load(Ordering::Acquire) & SUPERSEDED != 0
     }
 
     /// Whether its body lies in a file: only a [`crate::Cursor`] can read it.
@@ -335,7 +336,7 @@ impl Object {
         self.marks.fetch_or(GONE, Ordering::AcqRel) & GONE == 0
     }
 
-    /// What tells its variant from others under the same key; empty if there is only one.
+    /// The key of its variant among others under the same key; empty if there is only one.
     #[inline]
     pub fn variant(&self) -> &[u8] {
         self.first.variant()
@@ -366,8 +367,8 @@ impl Item for Object {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    fn place(&self) -> &Place {
-        &self.place
+    fn position(&self) -> &Position {
+        &self.position
     }
 
     fn uses(&self) -> Uses<'_> {

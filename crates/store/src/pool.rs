@@ -13,7 +13,8 @@
 //! The size of a slab's blocks follows from their count, so that nothing is left over at its end. Counts have six (five,
 //! four) significant bits, so neighbouring sizes lie 1.6 to 3 (6, 12) percent apart. A slab whose last block comes back
 //! serves any size again. Slabs are cut from regions which stay with the process: what it holds is bounded by the most
-//! that was in use at once. A slab with few blocks left in it is held whole: about one a size, 46 MiB if all sizes occur.
+//! that was in use at once. The pages of empty slabs go back to the system when that is asked for ([`return_idle`]); their
+//! addresses stay. A slab with few blocks left in it is held whole: about one a size, 46 MiB if all sizes occur.
 //!
 //! Who may touch what: headers and blocks that are free belong to the pool and are touched under its lock only; a block
 //! that was given out belongs to its owner alone until it is given back. All memory is initialised: zeroed at first, left
@@ -58,6 +59,8 @@ pub struct Pooled {
     pub slabs: u64,
     /// Bytes of the slabs that hold no block at present; part of `slabs`.
     pub idle: u64,
+    /// Bytes of these whose pages went back to the system; part of `idle`.
+    pub returned: u64,
     /// Bytes of the blocks given out, rounded up to their size.
     pub blocks: u64,
 }
@@ -91,11 +94,14 @@ struct Pool {
     with_room: Vec<*mut Header>,
     /// Slabs without a block, linked by `next`.
     idle: *mut Header,
+    /// As `idle`, without pages but the first.
+    returned: *mut Header,
     /// The part of the newest region that is not cut yet.
     fresh: *mut u8,
     fresh_slabs: usize,
     slabs: usize,
     idle_slabs: usize,
+    returned_slabs: usize,
     block_bytes: usize,
 }
 
@@ -141,10 +147,39 @@ pub fn pooled() -> Pooled {
     for pool in &POOLS {
         let pool = pool.lock();
         sum.slabs += (pool.slabs * pool.slab_size) as u64;
-        sum.idle += (pool.idle_slabs * pool.slab_size) as u64;
+        sum.idle += ((pool.idle_slabs + pool.returned_slabs) * pool.slab_size) as u64;
+        sum.returned += (pool.returned_slabs * pool.slab_size) as u64;
         sum.blocks += pool.block_bytes as u64;
     }
     sum
+}
+
+/// A page of memory, or a part of one.
+const PAGE: usize = 4096;
+
+/// Gives the pages of slabs that hold no block back to the system, all but the first of each, and tells how many bytes these
+/// are. A thread that wants a block meanwhile waits for no call to the system.
+pub fn return_idle() -> u64 {
+    let mut bytes = 0;
+    for pool in &POOLS {
+        loop {
+            let (slab, slab_size) = {
+                let mut pool = pool.lock();
+                let Some(slab) = pool.pop_idle() else { break };
+                (slab, pool.slab_size)
+            };
+            // SAFETY: nobody has a block of the slab and no list has it: it is ours alone. The first page, with its header,
+            // stays. What the pages held is of no meaning; they read as zeros when they are touched again. An error (of a
+            // machine with larger pages) leaves them as they are.
+            unsafe {
+                let pages = slab.cast::<u8>().add(PAGE);
+                libc::madvise(pages.cast(), slab_size - PAGE, libc::MADV_DONTNEED);
+            }
+            bytes += (slab_size - PAGE) as u64;
+            pool.lock().push_returned(slab);
+        }
+    }
+    bytes
 }
 
 /// How many blocks of at least `size` bytes a slab is divided into.
@@ -169,10 +204,12 @@ impl Pool {
             precision,
             with_room: Vec::new(),
             idle: null_mut(),
+            returned: null_mut(),
             fresh: null_mut(),
             fresh_slabs: 0,
             slabs: 0,
             idle_slabs: 0,
+            returned_slabs: 0,
             block_bytes: 0,
         }
     }
@@ -254,6 +291,13 @@ impl Pool {
             self.idle_slabs -= 1;
             return slab;
         }
+        if !self.returned.is_null() {
+            let slab = self.returned;
+            // SAFETY: as above: the first page of it stayed.
+            self.returned = unsafe { (*slab).next };
+            self.returned_slabs -= 1;
+            return slab;
+        }
         if self.fresh_slabs == 0 {
             self.add_region();
         }
@@ -265,6 +309,26 @@ impl Pool {
             self.fresh = unsafe { slab.add(self.slab_size) };
         }
         slab.cast()
+    }
+
+    /// Takes a slab without a block off its list.
+    fn pop_idle(&mut self) -> Option<*mut Header> {
+        if self.idle.is_null() {
+            return None;
+        }
+        let slab = self.idle;
+        // SAFETY: as in `empty_slab`.
+        self.idle = unsafe { (*slab).next };
+        self.idle_slabs -= 1;
+        Some(slab)
+    }
+
+    /// Takes in such a slab without its pages.
+    fn push_returned(&mut self, slab: *mut Header) {
+        // SAFETY: the slab is the pool's, and no list has it.
+        unsafe { (*slab).next = self.returned };
+        self.returned = slab;
+        self.returned_slabs += 1;
     }
 
     /// Asks for more memory, from the system itself: a general allocator would round it up, and zero it once more. In
@@ -406,5 +470,31 @@ mod tests {
         assert_eq!(pool.slabs, 2, "an idle slab serves any size");
         // SAFETY: taken above.
         unsafe { pool.give_back(other_size) };
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "gives pages back to the system")]
+    fn slabs_without_pages_serve_again() {
+        let size = LARGEST;
+        let blocks: Vec<_> = (0..32).map(|_| take(size)).collect();
+        for block in blocks {
+            // SAFETY: taken above, of that size.
+            unsafe {
+                block.write_bytes(7, size);
+                give_back(block, size);
+            }
+        }
+        return_idle();
+        let blocks: Vec<_> = (0..32).map(|_| take(size)).collect();
+        for block in blocks {
+            // SAFETY: as above.
+            unsafe {
+                block.write_bytes(9, size);
+                assert_eq!(block.add(size - 1).read(), 9);
+                give_back(block, size);
+            }
+        }
+        let pooled = pooled();
+        assert!(pooled.returned <= pooled.idle && pooled.idle <= pooled.slabs, "{pooled:?}");
     }
 }

@@ -29,6 +29,11 @@ impl Object {
         self.state() == State::Stored && !self.is_windowed() && self.filled() >= SHARED_MIN
     }
 
+    /// Bytes of payload that stand behind it, its own and those of the owner of its body.
+    pub(crate) fn whole_size(&self) -> u64 {
+        self.memory_size() + self.body_owner().map_or(0, |owner| owner.memory_size())
+    }
+
     /// Makes the body of `of` that of this object, which is new and empty: nobody else has it yet. False if `of` or its owner
     /// was unlinked meanwhile, so that its bytes do not count any more.
     pub(crate) fn share_body(&self, of: &Arc<Self>) -> bool {
@@ -70,7 +75,7 @@ impl Object {
         true
     }
 
-    /// One that shares its body is linked no more.
+    /// Notes that an object that shares its body was unlinked.
     pub(crate) fn take_back(&self) {
         let _guard = self.lock.lock();
         let is_last = {

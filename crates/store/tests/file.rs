@@ -18,7 +18,7 @@ use std::task::Poll;
 use support::*;
 
 const DONE: Poll<Result<(), Cut>> = Poll::Ready(Ok(()));
-const CUT: Poll<Result<(), Cut>> = Poll::Ready(Err(Cut));
+const CUT: Poll<Result<(), Cut>> = Poll::Ready(Err(Cut::Damaged));
 
 /// A store in a file that has a name until the test is over.
 struct Named {
@@ -154,7 +154,7 @@ fn readers_of_a_failed_device_are_cut() {
     assert_eq!(engine.health(), Health::Failed);
     assert!(second.is_gone(), "the next request is a miss");
     let rest = read_some(&mut cursor, &second, &waker, 1_000_000);
-    assert_eq!(rest, Poll::Ready(Err(Cut)), "also what it had read already");
+    assert_eq!(rest, Poll::Ready(Err(Cut::Damaged)), "also what it had read already");
     assert_eq!(read_all(&first, 0, u64::MAX), (0, CUT), "nothing of a damaged file is trusted");
     assert_eq!(store(engine, 3, 10).err(), Some(Full));
     engine.tend();
@@ -251,5 +251,5 @@ fn the_kernel_takes_bytes_from_the_map() {
     cursor.report_fault(&object);
     assert_eq!(named.engine.health(), Health::Failed);
     assert!(object.is_gone());
-    assert_eq!(cursor.poll_ready(&object, &mut context), Poll::Ready(Err(Cut)));
+    assert_eq!(cursor.poll_ready(&object, &mut context), Poll::Ready(Err(Cut::Damaged)));
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use support::*;
 
 const DONE: Poll<Result<(), Cut>> = Poll::Ready(Ok(()));
-const CUT: Poll<Result<(), Cut>> = Poll::Ready(Err(Cut));
+const CUT: Poll<Result<(), Cut>> = Poll::Ready(Err(Cut::Gone));
 
 /// A body of `length`, announced or not, in appends of `piece`: whole, and each range of it, reads as written.
 fn check(engine: Make, length: usize, announced: bool, piece: usize) {
@@ -68,7 +68,42 @@ fn more_than_was_announced_is_refused_and_less_is_not_stored(engine: Make) {
     let object = Arc::clone(short.object());
     short.commit();
     assert_eq!((object.state(), object.length()), (State::Failed, None));
-    assert_eq!(read_all(&object, 0, u64::MAX), (9, CUT));
+    assert_eq!(read_all(&object, 0, u64::MAX), (9, Poll::Ready(Err(Cut::Failed))));
+}
+
+fn what_is_held_stays_below_a_limit_on_memory(engine: Make) {
+    let (memory, evicted) = engine(None);
+    let fill = |seeds: std::ops::Range<u8>| seeds.filter(|seed| store(&memory, *seed, 1_000).is_ok()).count();
+    assert_eq!(fill(0..20), 20);
+    let (held, bytes) = (memory.memory(), memory.statistics().bytes);
+    memory.set_memory_max(held);
+    assert_eq!(fill(20..40), 20, "others go for what comes");
+    assert_eq!((memory.memory(), memory.statistics().bytes), (held, bytes));
+    assert_eq!(evicted.0.lock().unwrap().len(), 20);
+    memory.set_memory_max(held / 2);
+    assert!(memory.shrink(held / 2) >= held / 2 && memory.memory() <= held / 2);
+    assert_eq!(fill(40..50), 10);
+    assert!(memory.memory() <= held / 2);
+    memory.set_memory_max(100);
+    assert_eq!(fill(50..60), 0, "less than any object takes");
+    memory.set_memory_max(u64::MAX);
+    let before = memory.statistics().objects;
+    assert_eq!((fill(60..70), memory.statistics().objects), (10, before + 10));
+}
+
+fn what_a_device_does_not_give_is_damaged(engine: Make) {
+    let (memory, _) = engine(None);
+    let mut fill = begin(&memory, 1, b"", Some(10)).unwrap();
+    fill.append(&body(1, 9)).unwrap();
+    let object = Arc::clone(fill.object());
+    let mut cursor = Cursor::new(&object, 0, u64::MAX);
+    let (_, waker) = bell();
+    assert!(read_some(&mut cursor, &object, &waker, 9).is_ready());
+    assert_eq!(cursor.cut(), None);
+    fill.damage();
+    assert_eq!((object.state(), object.length()), (State::Failed, None));
+    assert_eq!(read_some(&mut cursor, &object, &waker, 9), Poll::Ready(Err(Cut::Damaged)));
+    assert_eq!(cursor.cut(), Some(Cut::Damaged));
 }
 
 fn a_reader_is_woken_once_for_what_it_waits_for(engine: Make) {
@@ -106,7 +141,7 @@ fn readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken(engine: Mak
     second.close(&object);
     drop(fill);
     assert_eq!((stayed.0.load(Ordering::SeqCst), left.0.load(Ordering::SeqCst)), (1, 0));
-    assert_eq!(read_some(&mut first, &object, &stays, 10), Poll::Ready(Err(Cut)));
+    assert_eq!(read_some(&mut first, &object, &stays, 10), Poll::Ready(Err(Cut::Failed)));
     assert_eq!(read_all(&object, 0, 10), (10, DONE), "what was delivered before is whole for a range");
 }
 
@@ -346,7 +381,7 @@ fn of_two_readers_of_a_window_the_slow_one_is_left_behind(engine: Make) {
     write(&mut fill, &mut context);
     // What it holds already it may read, and then it learns that the rest has passed.
     assert!(read(&mut cursors[1]) < full);
-    assert_eq!(read_some(&mut cursors[1], &object, &waker, 1), Poll::Ready(Err(Cut)));
+    assert_eq!(read_some(&mut cursors[1], &object, &waker, 1), Poll::Ready(Err(Cut::Gone)));
     cursors[1].close(&object);
     assert!(read(&mut cursors[0]) > 0);
     cursors[0].close(&object);
@@ -383,6 +418,8 @@ for_all_engines! {
     bodies_of_all_sizes_read_as_written
     more_than_was_announced_is_refused_and_less_is_not_stored
     a_reader_is_woken_once_for_what_it_waits_for
+    what_is_held_stays_below_a_limit_on_memory
+    what_a_device_does_not_give_is_damaged
     readers_of_a_failed_fill_are_cut_and_those_who_left_are_not_woken
     a_body_that_outgrows_the_store_goes_through_a_window
     a_window_from_the_start_needs_no_room

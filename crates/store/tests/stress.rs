@@ -3,7 +3,6 @@
 
 mod support;
 
-use copal_store::cursor::Cut;
 use copal_store::{Cursor, Engine, Evictions, File, Fill, Full, Memory, Object};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -191,7 +190,7 @@ fn read_on(
         match step {
             Poll::Ready(Ok(Some(_))) => {}
             Poll::Ready(Ok(None)) => break true,
-            Poll::Ready(Err(Cut)) | Poll::Pending => break false,
+            Poll::Ready(Err(_)) | Poll::Pending => break false,
         }
     };
     cursor.close(object);

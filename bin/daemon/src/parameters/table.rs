@@ -299,6 +299,10 @@ parameters! {
     keep_validated: f64 = 86_400.0, Seconds(0.0, None), "seconds", [],
         "With rfc: how long, at least, a response is kept after ttl and grace that has a validator, so that the backend can \
          be asked whether it is still good. Copal's own.";
+    memory_max: u64 = 0, Bytes(0, None), "bytes", [],
+        "How much memory the worker may hold in all, pages of files left out: what it needs itself, connections, the request \
+         log in a file system in memory, and objects. At the limit all stores evict for what comes, and become smaller \
+         where that does not do; what finds no room passes. Zero is no limit. Copal's own.";
     negative_max: f64 = 3_600.0, Seconds(0.0, None), "seconds", [],
         "With rfc: the longest that an error (a status of 400 or more) is fresh, whatever it says. Copal's own.";
     proxy_status: bool = true, Switch, "bool", [],

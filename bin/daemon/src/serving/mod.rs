@@ -8,6 +8,7 @@
 //! lives from `start` to `stop`.
 
 mod backends;
+mod budget;
 mod explain;
 mod host;
 mod running;

@@ -26,7 +26,7 @@ use net::listen::Listening;
 use net::worker::Stop;
 use observe::{Kind, Tag};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::device::FileDevice;
@@ -119,6 +119,7 @@ impl Running {
             log: shm.log().clone(),
             counters: Arc::clone(shm.counters()),
             failures: Arc::default(),
+            memory_max: Arc::default(),
         };
         let upkeep =
             Upkeep::start(&parts, &Arc::new(shm)).map_err(|error| format!("upkeep thread: {error}"))?;
@@ -399,6 +400,7 @@ impl Running {
         for engine in &self.engines {
             engine.set_evict_max(parameters.nuke_limit);
         }
+        self.parts.memory_max.store(parameters.memory_max, Ordering::Relaxed);
         self.pace.set_journal_sync(Duration::from_secs_f64(parameters.journal_sync.clamp(0.0, 60.0)));
         self.pace.set_scrub_rate(parameters.scrub_rate);
         let log = &self.parts.log;

@@ -1,8 +1,9 @@
 //! Worker threads that are started and stopped, and the housekeeping of what they share.
 
+use super::budget::Budget;
 use crate::log;
 use base::{Live, LiveReader};
-use catalog::sweep::Sweeper;
+use catalog::sweep::{Expired, Sweeper};
 use copal_base as base;
 use copal_cache as cache;
 use copal_catalog as catalog;
@@ -43,6 +44,8 @@ pub(super) struct Parts {
     pub(super) counters: Arc<observe::CounterSet>,
     /// Connections that could not be accepted.
     pub(super) failures: Arc<Statistics>,
+    /// Parameter `memory_max`.
+    pub(super) memory_max: Arc<AtomicU64>,
 }
 
 /// Running worker threads.
@@ -187,7 +190,9 @@ async fn lurk(parts: &Parts) {
 /// Expires objects, tests bans in the background and counts what the threads do not, until `stop`.
 pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: Stop) {
     let mut gauges = Gauges::new(&parts);
+    let mut budget = Budget::default();
     let mut count = || {
+        budget.keep(&parts);
         gauges.update(&parts);
         shm.merge(parts.shared.now());
     };
@@ -202,10 +207,10 @@ pub(super) async fn keep_house(parts: Parts, shm: Arc<observe::Worker>, stop: St
 /// Expires objects, round after round, and has all counted meanwhile, for ever.
 async fn sweep(parts: &Parts, count: &mut impl FnMut()) {
     let control = parts.counters.control();
-    let mut expired = |object: &store::Object| {
+    let mut expired = |expired: &Expired<'_>| {
         control.n_expired.add_shared(1);
         if parts.log.mask().has(Tag::ExpKill) {
-            let text = catalog::sweep::record("EXP_Expired", object);
+            let text = expired.record("EXP_Expired");
             parts.log.record(Tag::ExpKill, 0, Kind::Raw, text.as_bytes());
         }
     };

@@ -2,7 +2,7 @@
 
 use copal_store::Policy;
 use copal_store::eviction::uses::Uses;
-use copal_store::eviction::{Item, LOOK_MAX, Order, Place};
+use copal_store::eviction::{Item, LOOK_MAX, Order, Position};
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Entry {
     key: u64,
     /// With the overhead.
     size: u64,
-    place: Place,
+    position: Position,
     marks: AtomicU8,
     last_use: AtomicU32,
 }
@@ -44,8 +44,8 @@ impl Item for Entry {
         self.key
     }
 
-    fn place(&self) -> &Place {
-        &self.place
+    fn position(&self) -> &Position {
+        &self.position
     }
 
     fn uses(&self) -> Uses<'_> {
@@ -123,7 +123,7 @@ impl Cache {
         let entry = Arc::new(Entry {
             key,
             size,
-            place: Place::default(),
+            position: Position::default(),
             marks: AtomicU8::new(0),
             last_use: AtomicU32::new(0),
         });

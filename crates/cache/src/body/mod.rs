@@ -12,8 +12,9 @@ pub(crate) use cut::Cut;
 
 use crate::known::Known;
 use bytes::Bytes;
-use copal_observe::Records;
+use copal_observe as observe;
 use copal_store as store;
+use observe::{Records, Tag};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -145,9 +146,9 @@ impl Body {
         match self {
             Self::Empty => Ok(false),
             Self::Bytes(bytes, at) => Ok(*at < bytes.len()),
-            Self::Object(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
-                .await
-                .map_err(|store::cursor::Cut| Aborted),
+            Self::Object(known, cursor) => {
+                poll_fn(|context| cursor.poll_ready(known, context)).await.map_err(|_| Aborted)
+            }
             Self::Source(source) => source.ready().await,
         }
     }
@@ -241,8 +242,16 @@ impl Body {
     pub(crate) fn close(&mut self, records: &mut Records) {
         match self {
             Self::Source(source) => source.close(records),
-            Self::Empty | Self::Bytes(..) | Self::Object(..) => {}
+            Self::Object(_, cursor) => log_cut(cursor.cut(), records),
+            Self::Empty | Self::Bytes(..) => {}
         }
+    }
+}
+
+/// Writes why a body out of a store was cut short, if it was.
+pub(crate) fn log_cut(cut: Option<store::cursor::Cut>, records: &mut Records) {
+    if let Some(cut) = cut {
+        records.fmt(Tag::Error, format_args!("body cut short: {cut}"));
     }
 }
 

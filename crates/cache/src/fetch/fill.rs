@@ -179,7 +179,7 @@ pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
             match cursor.poll_ready(&stale, context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(false)) => return Poll::Ready(true),
-                Poll::Ready(Err(store::cursor::Cut)) => return Poll::Ready(false),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
                 Poll::Ready(Ok(true)) => {}
             }
             let mut pieces: Vec<IoSlice<'_>> = Vec::new();
@@ -237,7 +237,7 @@ async fn completed(object: &Arc<store::Object>) -> bool {
             match cursor.poll_ready(object, context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(false)) => return Poll::Ready(true),
-                Poll::Ready(Err(store::cursor::Cut)) => return Poll::Ready(false),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
                 Poll::Ready(Ok(true)) => {}
             }
             let mut pieces: Vec<IoSlice<'_>> = Vec::new();

@@ -192,6 +192,8 @@ impl Job {
         if fill.is_windowed() {
             let waited = self.patience.wait(fill, self.patience_max, &self.local).await;
             self.left_behind += waited.map_err(|store::fill::NoReaders| Broken::Unwanted)?;
+        } else {
+            self.patience.wait_for_devices(fill).await;
         }
         if fill.room().is_err() {
             if !self.streamed {

@@ -1,8 +1,11 @@
-//! How long a fetch waits for slow clients.
+//! How long a fetch waits for slow clients, and for devices.
 //!
 //! A body that is stored whole waits for nobody. Of one that outgrew its store only a window is kept, and then the
 //! slowest of its readers sets the pace of all: who takes more than the parameter `slow_reader_patience` for a stretch
 //! of the body, while another has nothing left to read, is left behind, and its connection is cut.
+//!
+//! A store that writes to devices lets fills wait while these are behind. What takes too long is fetched all the same, and
+//! is not kept if there is no room for it.
 
 use crate::local::Local;
 use base::Seconds;
@@ -11,6 +14,7 @@ use copal_net as net;
 use copal_store as store;
 use net::{Deadline, within};
 use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Instant;
 use store::Fill;
 use store::fill::NoReaders;
@@ -18,7 +22,10 @@ use store::fill::NoReaders;
 /// The stretch, in bytes: a window's worth.
 const STRETCH: u64 = 1 << 20;
 
-/// The waits of one fetch for its readers.
+/// How long one fetch waits for devices, in seconds.
+const DEVICES_MAX: Seconds = 5.0;
+
+/// The waits of one fetch for its readers and for devices.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     deadline: Option<Deadline>,
@@ -26,9 +33,25 @@ pub(crate) struct Patience {
     since: u64,
     /// How long readers were waited for since then.
     waited: Seconds,
+    /// How long devices were waited for.
+    devices: Seconds,
 }
 
 impl Patience {
+    /// Waits while the devices of the store are behind with what is to be written to them, [`DEVICES_MAX`] in all.
+    pub(crate) async fn wait_for_devices(&mut self, fill: &mut Fill) {
+        let behind = poll_fn(|context| Poll::Ready(fill.poll_room(context).is_pending())).await;
+        if !behind || self.devices >= DEVICES_MAX {
+            return;
+        }
+        let deadline = self.deadline.get_or_insert_with(Deadline::new);
+        deadline.set(DEVICES_MAX - self.devices);
+        let begun = Instant::now();
+        // Whoever was patient for too long takes what room there is.
+        let _ = within(deadline, poll_fn(|context| fill.poll_room(context).map(|_| ()))).await;
+        self.devices += begun.elapsed().as_secs_f64();
+    }
+
     /// Waits until the window of `fill` has room, for a slow reader at most `limit` seconds a stretch; 0 or less is for
     /// ever. How many readers were left behind.
     ///

@@ -38,14 +38,14 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 pub(crate) struct Passing {
     /// Held for as long as the body is read.
-    _head: store::Hold,
+    _head: store::Charge,
     /// The bytes that were read last.
-    body: store::Hold,
+    body: store::Charge,
 }
 
 impl Passing {
     /// Counts a head in `engine`, and prepares to count the body.
-    pub(crate) fn new(engine: &dyn store::Engine, head: store::Hold) -> Self {
+    pub(crate) fn new(engine: &dyn store::Engine, head: store::Charge) -> Self {
         Self { _head: head, body: engine.count(0) }
     }
 }

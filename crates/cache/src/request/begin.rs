@@ -44,7 +44,7 @@ impl Exchange {
         self.client_ip = self.session.client;
         self.identity = None;
         self.cached_body = None;
-        self.cached_body_hold = None;
+        self.cached_body_charge = None;
         self.task_data.clear();
         self.transfer = Transfer { request_head: head_bytes as u64, ..Transfer::default() };
         self.begun = true;
@@ -101,7 +101,7 @@ impl Exchange {
         self.looked_again = 0;
         self.close_segments();
         self.demand = None;
-        self.insistent = None;
+        self.pending_confirmation = None;
         self.loads = None;
         self.handled = Handled::default();
         self.own_fields = None;

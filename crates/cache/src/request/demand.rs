@@ -1,9 +1,9 @@
-//! What a request makes of a stored response that fits it, by what it [asks](Demand).
+//! Whether a request accepts a stored response that fits it, by its [demands](Demand).
 
 use crate::demand::Demand;
 use crate::exchange::Exchange;
 use base::Time;
-use catalog::index::lookup::{Suits, ttl_for};
+use catalog::index::lookup::{Acceptance, ttl_for};
 use catalog::reason::Reason;
 use copal_base as base;
 use copal_catalog as catalog;
@@ -16,8 +16,8 @@ use store::Object;
 use wire::Fields;
 
 impl Demand {
-    /// What the request makes of `object`, which fits it.
-    pub(crate) fn permits(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
+    /// Whether the request accepts `object`, which fits it.
+    pub(crate) fn permits(&self, exchange: &Exchange, object: &Object, now: Time) -> Acceptance {
         let mut fields = Fields::new();
         // The fields are needed for these alone.
         if self.has_conditions || self.directives.max_stale.is_some() {
@@ -26,15 +26,15 @@ impl Demand {
         self.permits_with(exchange, object, &fields, now)
     }
 
-    /// As [`Demand::permits`], of what a fetch has brought for requests that insist as this one does: it cannot be had any
+    /// As [`Demand::permits`], of what a fetch has brought for requests that need as much confirmation as this one: it cannot be had any
     /// newer, but its age and its freshness may be another's, as they come from a cache on the way.
-    pub(crate) fn permits_fetched(&self, exchange: &Exchange, object: &Object, now: Time) -> Suits {
+    pub(crate) fn permits_fetched(&self, exchange: &Exchange, object: &Object, now: Time) -> Acceptance {
         let mut rest = *self;
         rest.has_conditions = false;
         rest.directives.no_cache = false;
         rest.directives.max_age = rest.directives.max_age.filter(|most| *most > 0);
         if rest.directives.max_age.is_none() && rest.directives.min_fresh.is_none() {
-            return Suits::Yes;
+            return Acceptance::Yes;
         }
         rest.permits(exchange, object, now)
     }
@@ -46,12 +46,12 @@ impl Demand {
         object: &Object,
         fields: &Fields,
         now: Time,
-    ) -> Suits {
+    ) -> Acceptance {
         if self.has_conditions {
             let held = Held { status: object.status(), fields, received: object.origin_time() };
             let request = &exchange.request;
             if precondition(&request.method, &request.fields, &held) == Precondition::Failed {
-                return Suits::No(Reason::Precondition);
+                return Acceptance::No(Reason::Precondition);
             }
         }
         let grace = exchange.grace_max.map_or(object.grace(), |max| object.grace().min(max));
@@ -63,9 +63,9 @@ impl Demand {
             targets: &exchange.current.settings.targeted_fields,
         };
         match rules::reuse::reuse(&self.directives, &stored) {
-            Reuse::Fresh | Reuse::Stale(Allowed::Grace) => Suits::Yes,
-            Reuse::Stale(Allowed::MaxStale) => Suits::Stale,
-            Reuse::Validate(why) => Suits::No(why.into()),
+            Reuse::Fresh | Reuse::Stale(Allowed::Grace) => Acceptance::Yes,
+            Reuse::Stale(Allowed::MaxStale) => Acceptance::Stale,
+            Reuse::Validate(why) => Acceptance::No(why.into()),
         }
     }
 }

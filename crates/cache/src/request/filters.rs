@@ -13,7 +13,7 @@ use copal_rules as rules;
 use copal_store as store;
 use copal_vcl as vcl;
 use copal_wire as wire;
-use filter::esi::plan::is_gzipped;
+use filter::esi::script::is_gzipped;
 use filter::gunzip::Gunzip;
 use filter::names::{self, Delivering, Unknown};
 use filter::{Chain, Filter, head};
@@ -80,19 +80,19 @@ fn forbids_change(fields: &wire::Fields) -> bool {
 }
 
 impl Exchange {
-    /// The object whose plan the body follows, if it has one.
-    fn planned(&self) -> Option<&Rc<Stored>> {
+    /// The object whose ESI script the body follows, if it has one.
+    fn scripted(&self) -> Option<&Rc<Stored>> {
         let known = match &self.obj {
             Obj::Stored(known) => known,
             Obj::Private(_) => self.body.stored()?,
             Obj::None => return None,
         };
-        (known.is_special() && known.esi_plan().is_some()).then_some(known)
+        (known.is_special() && known.esi_script().is_some()).then_some(known)
     }
 
     /// Whether the response's body can be processed for ESI.
     pub(crate) fn can_esi(&self) -> bool {
-        self.planned().is_some()
+        self.scripted().is_some()
     }
 
     /// Whether the body, as we have it, is a gzip stream.
@@ -160,9 +160,9 @@ pub(super) fn apply(exchange: &mut Exchange, wanted: Changes) -> Option<u64> {
         }
     }
     exchange.sends_gzip = exchange.has_gzip() && wanted.gunzip == 0;
-    if let Some(known) = exchange.planned().filter(|_| wanted.esi) {
+    if let Some(known) = exchange.scripted().filter(|_| wanted.esi) {
         let known = Rc::clone(known);
-        let joins = exchange.sends_gzip && known.plan().is_some_and(is_gzipped);
+        let joins = exchange.sends_gzip && known.esi_script().is_some_and(is_gzipped);
         let above = exchange.stitch.clone().filter(|_| joins);
         weaken(exchange);
         exchange.response.fields.remove_known(Known::ContentLength);

@@ -6,8 +6,8 @@ use crate::exchange::Exchange;
 use crate::fetch::sparse::standalone::StandalonePart;
 use base::Time;
 use catalog::ban::Listed;
-use catalog::index::insist::Insistent;
-use catalog::index::lookup::{Found, Peeked, Query, Suits, Waited, ttl_for};
+use catalog::index::confirmation::PendingConfirmation;
+use catalog::index::lookup::{Acceptance, Found, Peeked, Query, Waited, ttl_for};
 use catalog::reason::{Kind, Reason};
 use copal_base as base;
 use copal_catalog as catalog;
@@ -47,7 +47,7 @@ pub(crate) fn step(exchange: &mut Exchange) -> Option<Step> {
 fn note_demand(exchange: &mut Exchange) {
     exchange.demand = if exchange.rfc { Demand::of(&exchange.request.fields) } else { None };
     if let Some(demand) = exchange.demand {
-        exchange.insistent = Insistent::new(demand.insists());
+        exchange.pending_confirmation = PendingConfirmation::new(demand.confirmation());
     }
 }
 
@@ -61,7 +61,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
     if !fresh
         || known.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) != 0
         || known.state() == State::Failed
-        || known.is_shaded()
+        || known.may_be_superseded()
         || known.ban() < exchange.local.shared.bans.newest()
         || !(known.variant().is_empty() || fits(exchange, &known))
         || known.status() == 206 && has_part(exchange, &known) == Some(false)
@@ -69,7 +69,7 @@ fn hot(exchange: &mut Exchange) -> Option<Step> {
         return None;
     }
     if let Some(demand) = exchange.demand
-        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Suits::Yes
+        && demand.permits_with(exchange, &known, known.fields(), exchange.now) != Acceptance::Yes
     {
         return None;
     }
@@ -157,7 +157,7 @@ fn with_query<Answer>(
     let permits = move |object: &Object, is_brought| match demand {
         Some(demand) if is_brought => demand.permits_fetched(exchange, object, now),
         Some(demand) => demand.permits(exchange, object, now),
-        None => Suits::Yes,
+        None => Acceptance::Yes,
     };
     let query = Query {
         key: exchange.key,
@@ -168,8 +168,8 @@ fn with_query<Answer>(
         always_miss: exchange.always_miss,
         ignore_busy: exchange.ignore_busy,
         rfc: exchange.rfc,
-        asks: demand.is_some().then_some(&permits),
-        insistent: exchange.insistent.as_ref(),
+        accepts: demand.is_some().then_some(&permits),
+        pending_confirmation: exchange.pending_confirmation.as_ref(),
         waited,
         fits: &|object| fits(exchange, object),
         part: &|object| has_part(exchange, object),
@@ -266,7 +266,7 @@ pub(crate) async fn wait(exchange: &mut Exchange) -> Step {
         }
     };
     // The object that was handed over need not be held any longer.
-    exchange.insistent = None;
+    exchange.pending_confirmation = None;
     if let (Found::Hit(_) | Found::Stale(..), Some(waited)) = (&found, waited) {
         exchange.handled.collapsed(waited.missed);
     }

@@ -6,7 +6,7 @@
 //!
 //! Source: RFC 9110, section 14.6.
 
-use crate::body::{Aborted, Ready, Source};
+use crate::body::{Aborted, Ready, Source, log_cut};
 use crate::fetch::sparse::Reader;
 use crate::known::Known;
 use copal_observe as observe;
@@ -105,9 +105,9 @@ impl Parts {
         let index = self.index;
         let ready = match &mut self.pieces {
             Pieces::Stored(..) if has_head => return Ok(true),
-            Pieces::Stored(known, cursor) => poll_fn(|context| cursor.poll_ready(known, context))
-                .await
-                .map_err(|store::cursor::Cut| Aborted),
+            Pieces::Stored(known, cursor) => {
+                poll_fn(|context| cursor.poll_ready(known, context)).await.map_err(|_| Aborted)
+            }
             Pieces::Segments(_, held) if !held.is_empty() => return Ok(true),
             Pieces::Segments(reader, held) => {
                 poll_fn(|context| poll_pieces(reader, held, index, context)).await
@@ -252,8 +252,9 @@ impl Source for Parts {
     }
 
     fn close(&mut self, records: &mut Records) {
-        if let Pieces::Segments(reader, _) = &mut self.pieces {
-            reader.close(records);
+        match &mut self.pieces {
+            Pieces::Stored(_, cursor) => log_cut(cursor.cut(), records),
+            Pieces::Segments(reader, _) => reader.close(records),
         }
     }
 

@@ -71,13 +71,13 @@ pub(crate) async fn read(exchange: &mut Exchange, body: &mut dyn RequestBody, li
     let now = exchange.local.now();
     exchange.timestamp("ReqBody", now);
     let held = read.and_then(|read| Some((store.reserve(read.len() as u64).ok()?, read)));
-    let Some((hold, read)) = held else {
+    let Some((charge, read)) = held else {
         exchange.close = true;
         exchange.framing = wire::h1::RequestFraming::None;
         return false;
     };
     exchange.cached_body = Some(Bytes::from(read));
-    exchange.cached_body_hold = Some(hold);
+    exchange.cached_body_charge = Some(charge);
     true
 }
 

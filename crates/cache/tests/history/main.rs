@@ -13,6 +13,7 @@
 
 mod client;
 mod content;
+mod disk;
 mod model;
 mod origin;
 mod plan;
@@ -87,5 +88,13 @@ fn rfc9111_long_histories_are_as_the_model_has_them() {
 fn rfc9110_14_histories_of_objects_in_pieces_are_as_the_model_has_them() {
     let tally = play(plan::pieces(1..50), 7);
     assert!(tally.reused_parts * 10 > tally.requests && tally.shared * 500 > tally.requests, "{tally:?}");
+    println!("{tally:?}");
+}
+
+/// What was not durable at a crash may be lost; what is found again is as right as ever.
+#[test]
+fn histories_with_restarts_on_a_disk_are_as_the_model_has_them() {
+    let tally = play(plan::restarts(1..80), 9);
+    assert!(tally.reused * 20 > tally.requests && tally.reused_parts > 0, "{tally:?}");
     println!("{tally:?}");
 }

@@ -118,6 +118,8 @@ pub(crate) enum Step {
     Open,
     /// Everything under way comes to its end.
     Settle,
+    /// That, and then the cache ends and begins again on the same disk: in order, or as after a crash with this seed.
+    Restart(Option<u64>),
 }
 
 /// Which version's validators a condition names, counted back from the present one.
@@ -397,5 +399,23 @@ pub(crate) fn history(steps: std::ops::Range<usize>) -> impl Strategy<Value = Hi
         let count = sites.len();
         (Just(world), Just(sites), prop::collection::vec(step(count), steps.clone()))
             .prop_map(|(world, sites, steps)| History { world, sites, steps })
+    })
+}
+
+/// A history with restarts of a cache on a disk, of `steps` steps.
+pub(crate) fn restarts(steps: std::ops::Range<usize>) -> impl Strategy<Value = History> {
+    let sites = prop::collection::vec(prop_oneof![3 => site(), 1 => large()], 1..4);
+    (setup(), sites).prop_flat_map(move |(world, sites)| {
+        let count = sites.len();
+        let crash = prop_oneof![1 => Just(None), 2 => any::<u64>().prop_map(Some)];
+        let one = prop_oneof![12 => step(count), 4 => piecewise(count), 1 => crash.prop_map(Step::Restart)];
+        (Just(world), Just(sites), prop::collection::vec(one, steps.clone())).prop_map(
+            |(world, sites, mut steps)| {
+                // What never ends never begins again.
+                steps.push(Step::Restart(None));
+                steps.push(Step::Settle);
+                History { world, sites, steps }
+            },
+        )
     })
 }

@@ -134,13 +134,13 @@ fn rfc9111_5_2_1_5_no_store_of_an_object_in_pieces_that_is_purged() {
 /// A version changed once, and an answer of the old one that was still on its way made the request fail: 503.
 #[test]
 fn rfc9110_15_6_4_one_change_of_an_object_in_pieces_fails_nobody() {
-    let insists = Wishes { no_cache: true, ..Wishes::default() };
+    let no_cache = Wishes { no_cache: true, ..Wishes::default() };
     let along = |span| Step::Ask(Ask { spans: vec![span], manner: Manner::Along, ..get() });
     let steps = vec![
         part(Span::FromTo(0, 0)),
         part(Span::FromTo(100, 100)),
         Step::Mood(0, Mood::SlowHead),
-        Step::Ask(Ask { wishes: insists, manner: Manner::Along, ..get() }),
+        Step::Ask(Ask { wishes: no_cache, manner: Manner::Along, ..get() }),
         Step::Clock(3),
         Step::Mood(0, Mood::Fine),
         Step::Change(0),
@@ -172,12 +172,12 @@ fn rfc9111_5_2_1_2_no_max_stale_for_an_error_of_our_own() {
 /// What was made of a failure for those who waited stood in for the origin's next failure, and then for its answer.
 #[test]
 fn rfc5861_4_an_error_of_our_own_stands_in_for_nothing() {
-    let insists = Wishes { no_cache: true, ..Wishes::default() };
+    let no_cache = Wishes { no_cache: true, ..Wishes::default() };
     let steps = vec![
         Step::Mood(0, Mood::Refuse),
         Step::Ask(Ask { manner: Manner::Along, ..get() }),
         Step::Ask(get()),
-        Step::Ask(Ask { wishes: insists, ..get() }),
+        Step::Ask(Ask { wishes: no_cache, ..get() }),
         Step::Mood(0, Mood::Fine),
         Step::Settle,
         Step::Change(0),
@@ -186,7 +186,7 @@ fn rfc5861_4_an_error_of_our_own_stands_in_for_nothing() {
     check(BY_RFC, site(Size::Small, Tag::Strong, fresh()), steps);
 }
 
-/// Who insisted on the origin's word got what another fetch brought, though it was not as fresh as it asked for.
+/// A request for the origin's confirmation got what another fetch brought, though it was not as fresh as it asked for.
 #[test]
 fn rfc9111_5_2_1_3_min_fresh_of_what_another_fetch_brought() {
     let wishes = Wishes { no_cache: true, min_fresh: Some(60), ..Wishes::default() };

@@ -1,6 +1,7 @@
 //! A cache with one worker, its origin and its clients, all on this thread, and a history that happens to them.
 
 use crate::client;
+use crate::disk::{self, Disk};
 use crate::model::{self, DEFAULT_GRACE, DEFAULT_STALE_IF_ERROR, DEFAULT_TTL};
 use crate::origin;
 use crate::plan::{Ask, History, Manner, Step};
@@ -29,6 +30,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use store::device::sim::SimDevice;
 use tokio::net::TcpListener;
 use vcl::vmod::{Registry, Vmod};
 
@@ -82,7 +84,8 @@ pub(crate) fn run(history: &History) -> Result<Tally, String> {
     let state = State::new(history);
     MEMORY.with(|(shm, _)| {
         worker::block_on(async {
-            let world = World::new(&state, shm).await;
+            let is_on_disk = history.steps.iter().any(|step| matches!(step, Step::Restart(_)));
+            let world = World::new(&state, shm, is_on_disk).await;
             world.play(&history.steps).await;
             world.settle().await;
         });
@@ -94,10 +97,11 @@ pub(crate) fn run(history: &History) -> Result<Tally, String> {
     }
 }
 
-struct World {
+struct World<'memory> {
     state: Rc<State>,
-    shared: Arc<Shared>,
-    local: Rc<Local>,
+    shm: &'memory observe::Worker,
+    origin: SocketAddr,
+    cache: RefCell<Cache>,
     session: Rc<Session>,
     /// Connections without a request: exchanges that are used again.
     idle: Rc<RefCell<Vec<Exchange>>>,
@@ -106,32 +110,65 @@ struct World {
     lurker: RefCell<Lurker>,
 }
 
-impl World {
-    async fn new(state: &Rc<State>, shm: &observe::Worker) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-        let address = listener.local_addr().expect("it is bound");
-        tokio::task::spawn_local(origin::run(listener, Rc::clone(state)));
-        let shared = shared(state);
+/// What ends and begins again with a restart.
+struct Cache {
+    shared: Arc<Shared>,
+    local: Rc<Local>,
+    disk: Option<Disk>,
+}
+
+impl Cache {
+    /// A cache with that disk, if it has one.
+    fn new(state: &Rc<State>, shm: &observe::Worker, origin: SocketAddr, device: Option<SimDevice>) -> Self {
+        let (shared, disk) = shared(state, device);
         let origins = Arc::new(Live::new(upstream::Settings {
             local_error_holddown: 0.0,
             remote_error_holddown: 0.0,
             ..upstream::Settings::default()
         }));
-        let vcl = load(address, state.setup.purges, &origins.get(), state.now());
+        let vcl = load(origin, state.setup.purges, &origins.get(), state.now());
         shared.vcl.set(Some(Arc::new(vcl)));
         let stripe = shm.counters().stripe().expect("room for counters");
         let pools = upstream::Pools::new(&origins);
         let local = Rc::new(Local::new(&shared, stripe, shm.log().clone(), pools, 7));
+        Self { shared, local, disk }
+    }
+}
+
+impl<'memory> World<'memory> {
+    async fn new(state: &Rc<State>, shm: &'memory observe::Worker, is_on_disk: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("it is bound");
+        tokio::task::spawn_local(origin::run(listener, Rc::clone(state)));
+        let device = is_on_disk.then(|| SimDevice::new(disk::SIZE));
+        let cache = Cache::new(state, shm, address, device);
         Self {
             state: Rc::clone(state),
-            shared,
-            local,
+            shm,
+            origin: address,
+            cache: RefCell::new(cache),
             session: Rc::new(session()),
             idle: Rc::default(),
             clients: RefCell::default(),
             sweeper: RefCell::default(),
             lurker: RefCell::default(),
         }
+    }
+
+    fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.cache.borrow().shared)
+    }
+
+    /// The cache ends, in order or as after a crash with that seed, and begins again on the same disk.
+    async fn restart(&self, crash: Option<u64>) {
+        self.settle().await;
+        self.idle.borrow_mut().clear();
+        let device = self.cache.borrow().disk.as_ref().map(|disk| disk.end(crash));
+        self.state.note(|| format!("restart, {crash:?}"));
+        let next = Cache::new(&self.state, self.shm, self.origin, device);
+        *self.cache.borrow_mut() = next;
+        self.sweeper.take();
+        self.lurker.take();
     }
 
     async fn play(&self, steps: &[Step]) {
@@ -159,6 +196,7 @@ impl World {
                     self.state.open();
                 }
                 Step::Settle => self.settle().await,
+                Step::Restart(crash) => self.restart(*crash).await,
             }
             // What is under way gets more or less far.
             for _ in 0..turns(step) {
@@ -168,7 +206,10 @@ impl World {
     }
 
     fn exchange(&self) -> Exchange {
-        self.idle.borrow_mut().pop().unwrap_or_else(|| Exchange::new(&self.local, &self.session))
+        self.idle
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Exchange::new(&self.cache.borrow().local, &self.session))
     }
 
     async fn ask(&self, ask: &Ask) {
@@ -216,7 +257,7 @@ impl World {
         } else {
             ["obj.http.X-Site".to_owned(), "==".to_owned(), site.to_string()]
         };
-        self.shared.bans.add_words(&words, self.state.now()).expect("a good ban");
+        self.shared().bans.add_words(&words, self.state.now()).expect("a good ban");
         self.pass(barrier);
     }
 
@@ -233,10 +274,11 @@ impl World {
 
     fn keep_house(&self) {
         let now = self.state.now();
-        let _ = self.sweeper.borrow_mut().step(&self.shared.index, now, &mut |_| {});
+        let (shared, local) = (self.shared(), Rc::clone(&self.cache.borrow().local));
+        let _ = self.sweeper.borrow_mut().step(&shared.index, now, &mut |_| {});
         let pace = Pace { age: 0.0, ..Pace::default() };
-        self.lurker.borrow_mut().step(&self.shared.index, now, &pace, &mut |_, _| {});
-        self.local.tick();
+        self.lurker.borrow_mut().step(&shared.index, now, &pace, &mut |_, _| {});
+        local.tick();
     }
 
     /// Lets everything end that is under way, clients and fetches.
@@ -339,11 +381,18 @@ impl cache::RequestBody for Nothing {
     }
 }
 
-fn shared(state: &State) -> Arc<Shared> {
+fn shared(state: &State, device: Option<SimDevice>) -> (Arc<Shared>, Option<Disk>) {
     let bans = Arc::new(Bans::started_at(state.now()));
     let index = Arc::new(Index::new(Arc::clone(&bans), Tags::new("")));
     let size = Some(state.setup.store_kib << 10);
-    let named = Arc::new(store::Memory::new("s0", size, Arc::clone(&index) as _));
+    let disk = device.map(|device| Disk::open(device, state.setup.store_kib << 10, &index));
+    let named: Arc<dyn store::Engine> = match &disk {
+        Some(disk) => Arc::clone(&disk.engine) as _,
+        None => Arc::new(store::Memory::new("s0", size, Arc::clone(&index) as _)),
+    };
+    if disk.is_some() {
+        index.attach(vec![Arc::clone(&named)], state.now());
+    }
     let transient = Arc::new(store::Memory::new("Transient", None, Arc::clone(&index) as _));
     let settings = cache::Settings {
         rfc: state.setup.rfc,
@@ -355,7 +404,7 @@ fn shared(state: &State) -> Arc<Shared> {
         cache_status: cache::settings::CacheStatus::Detail,
         ..cache::Settings::default()
     };
-    Arc::new(Shared {
+    let shared = Shared {
         clock: Arc::clone(&state.clock) as Arc<dyn Clock>,
         index,
         stores: Stores::new(vec![named], transient),
@@ -370,7 +419,8 @@ fn shared(state: &State) -> Arc<Shared> {
         range_support: cache::RangeSupport::default(),
         outages: Default::default(),
         maker: OnceLock::new(),
-    })
+    };
+    (Arc::new(shared), disk)
 }
 
 const PURGE: &str = "sub vcl_recv { if (req.method == \"PURGE\") { return (purge); } }\n";

@@ -4,7 +4,7 @@
 //! there: nothing is left then that they could be tested against.
 
 use super::expression::{Expression, Hit, Subject};
-use super::lurker::{Plan, Untestable};
+use super::lurker::{PassBans, Untestable};
 use super::{Listed, Verdict};
 use base::Time;
 use copal_base as base;
@@ -132,7 +132,7 @@ impl List {
         true
     }
 
-    /// Whether the oldest has nothing to be kept for. The newest stays in any case.
+    /// Whether the oldest ban can be removed: no object stands at it. The newest stays in any case.
     pub(super) fn has_loose_tail(&self) -> bool {
         self.bans.len() > 1 && self.bans.front().is_some_and(|ban| ban.objects.load(Ordering::Relaxed) == 0)
     }
@@ -157,27 +157,27 @@ impl List {
         dropped
     }
 
-    /// Where an object that was tested up to `sequence` stands.
+    /// The ban at which an object that was tested up to `sequence` is counted.
     fn place(&self, sequence: u64) -> Option<&Ban> {
         let index = self.bans.partition_point(|ban| ban.sequence < sequence);
         self.bans.get(index).or_else(|| self.bans.back())
     }
 
-    /// What was tested up to `tested` came into the index.
+    /// Counts an object or entry, tested up to `tested`, that came into the index.
     pub(super) fn enter(&self, tested: u64) {
         if let Some(ban) = self.place(tested) {
             ban.objects.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// What was tested up to `tested` left the index.
+    /// Counts out an object or entry, tested up to `tested`, that left the index.
     pub(super) fn leave(&self, tested: u64) {
         if let Some(ban) = self.place(tested) {
             ban.objects.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// What stood at `from` in the index stands at `to` now.
+    /// Counts an object or entry of the index that stood at `from` at `to` from now on.
     pub(super) fn shift(&self, from: u64, to: u64) {
         if let Some(ban) = self.place(to) {
             ban.objects.fetch_add(1, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl List {
         }
     }
 
-    /// Whether a ban that nobody knows any more came after an object was tested up to `tested`.
+    /// Whether a ban that has been removed came after an object was tested up to `tested`.
     pub(super) fn is_too_old(&self, tested: u64) -> bool {
         tested < self.forgotten
     }
@@ -231,33 +231,33 @@ impl List {
         untested.filter(|ban| !ban.completed).find(hits).map(Ban::listed)
     }
 
-    /// What the lurker can do with the bans made before `made_before`. Objects that stand at the ban number `cutoff` from
-    /// the newest or below are to go, unless that is 0.
-    pub(super) fn plan(&self, made_before: Time, cutoff: u64) -> Option<Plan> {
+    /// The bans made before `made_before` that the lurker can test; `None` if it has nothing to do. Objects that stand at the
+    /// ban number `cutoff` from the newest or below are to go, unless `cutoff` is 0.
+    pub(super) fn bans_for_pass(&self, made_before: Time, cutoff: u64) -> Option<PassBans> {
         if self.testable == 0 && cutoff == 0 {
             return None;
         }
-        let mut plan = Plan::default();
+        let mut bans = PassBans::default();
         let mut below = 0;
         for ban in &self.bans {
             let testable = !ban.looks_at_request && ban.time < made_before;
             if testable && !ban.completed {
-                plan.tests.push((ban.sequence, ban.time, Arc::clone(&ban.expression)));
+                bans.tests.push((ban.sequence, ban.time, Arc::clone(&ban.expression)));
             } else if !ban.completed {
-                plan.untestable.push(Untestable { sequence: ban.sequence, below });
+                bans.untestable.push(Untestable { sequence: ban.sequence, below });
             }
             below = ban.sequence;
         }
         let beyond = usize::try_from(cutoff).ok().filter(|cutoff| *cutoff > 0);
         let index = beyond.and_then(|cutoff| self.bans.len().checked_sub(cutoff));
         if let Some(index) = index {
-            plan.cutoff = self.bans[index].sequence;
+            bans.cutoff = self.bans[index].sequence;
         }
         let expunges = index.is_some_and(|index| {
             let occupied = self.bans.range(..=index).any(|ban| ban.objects.load(Ordering::Relaxed) > 0);
             self.bans[index].time < made_before && occupied
         });
-        (!plan.tests.is_empty() || expunges).then_some(plan)
+        (!bans.tests.is_empty() || expunges).then_some(bans)
     }
 
     /// All of them, the newest first.

@@ -18,17 +18,17 @@ use copal_base as base;
 use copal_store::{Entry, Facts, Object};
 use std::sync::Arc;
 
-/// How long it rests when there is nothing to do; and a bit more for each ban, since looking for work looks at them all.
+/// The lurker's rest when there is nothing to do, with an addition for each ban, since the search for work reads the whole list.
 const IDLE: Seconds = 0.02;
 const IDLE_PER_BAN: Seconds = 2e-6;
 
-/// How long it rests when no ban is left but the newest, which stands there for new objects.
+/// The lurker's rest when no ban is left but the newest, which new objects are counted at.
 const QUIET: Seconds = 0.2;
 
-/// How many heads it reads from devices in one step.
+/// The most heads that one step reads from devices.
 const READS: usize = 16;
 
-/// How many objects it may pass by in one step, for each that it may test.
+/// The most objects that one step may skip, for each that it may test.
 const LOOK: usize = 20;
 
 /// The lurker's pace, with Varnish's parameter names and defaults.
@@ -59,18 +59,18 @@ pub(super) struct Untestable {
     pub(super) below: u64,
 }
 
-/// What a pass does.
+/// The bans of one pass of the lurker.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct PassBans {
     /// The bans to test, oldest first: number, time, what they say.
     pub(super) tests: Vec<(u64, Time, Arc<Expression>)>,
-    /// Those in between and beyond that cannot be tested, oldest first.
+    /// Bans in between and beyond that the lurker cannot test, oldest first.
     pub(super) untestable: Vec<Untestable>,
     /// Objects up to this ban go untested.
     pub(super) cutoff: u64,
 }
 
-/// What becomes of an object.
+/// The result of a pass for one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It was tested up to this ban.
@@ -79,14 +79,14 @@ pub(super) enum Fate {
     CutOff,
 }
 
-/// Bans and conditions tested.
+/// Counts of bans and conditions tested.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tested {
     pub(super) bans: u64,
     pub(super) conditions: u64,
 }
 
-impl Plan {
+impl PassBans {
     fn newest(&self) -> u64 {
         self.tests.last().map_or(0, |test| test.0)
     }
@@ -95,8 +95,8 @@ impl Plan {
         stands_at < self.newest() || stands_at <= self.cutoff
     }
 
-    /// Tests what was tested up to `stands_at`, the oldest ban first.
-    pub(super) fn judge(&self, stands_at: u64, subject: &Subject<'_>, tested: &mut Tested) -> Fate {
+    /// Tests an object that was tested up to the ban `stands_at`, the oldest ban first.
+    pub(super) fn fate(&self, stands_at: u64, subject: &Subject<'_>, tested: &mut Tested) -> Fate {
         if stands_at <= self.cutoff {
             return Fate::CutOff;
         }
@@ -115,7 +115,7 @@ impl Plan {
     }
 }
 
-/// The lurker's place.
+/// The lurker and where it is in its pass.
 #[derive(Debug, Default)]
 pub struct Lurker {
     pass: Option<Pass>,
@@ -123,17 +123,17 @@ pub struct Lurker {
 
 #[derive(Debug)]
 struct Pass {
-    plan: Plan,
+    bans: PassBans,
     shard: usize,
     /// Objects of the last shard that are still to be tested.
     waiting: Vec<Arc<Object>>,
-    /// And entries, whose heads are on devices.
+    /// Entries of the last shard that are still to be tested; their heads are on devices.
     entries: Vec<(Entry, Facts)>,
 }
 
 impl Lurker {
-    /// Does a batch of work; `killed` hears of each object that a ban ended, with the words of the log. Returns how long to
-    /// rest.
+    /// Does a batch of work and returns how long to rest. `killed` is called for each object that a ban ended, with the text
+    /// for the log.
     pub fn step(
         &mut self,
         index: &Index,
@@ -144,8 +144,8 @@ impl Lurker {
         if pace.sleep <= 0.0 {
             self.pass = None;
         } else if self.pass.is_none() {
-            let plan = index.bans().plan(now - pace.age, pace.cutoff);
-            self.pass = plan.map(|plan| Pass { plan, shard: 0, waiting: Vec::new(), entries: Vec::new() });
+            let bans = index.bans().bans_for_pass(now - pace.age, pace.cutoff);
+            self.pass = bans.map(|bans| Pass { bans, shard: 0, waiting: Vec::new(), entries: Vec::new() });
         }
         let Some(mut pass) = self.pass.take() else {
             index.bans().drop_tail();
@@ -161,7 +161,7 @@ impl Lurker {
                 rest
             }
             None => {
-                index.bans().end_pass(&pass.plan);
+                index.bans().end_pass(&pass.bans);
                 IDLE
             }
         }
@@ -169,7 +169,7 @@ impl Lurker {
 }
 
 impl Pass {
-    /// A batch; `None` at the end of the pass.
+    /// Tests one batch and returns how long to rest; `None` at the end of the pass.
     fn run(
         &mut self,
         index: &Index,
@@ -197,8 +197,8 @@ impl Pass {
             if seen >= batch.saturating_mul(LOOK) {
                 return Some(pace.sleep.min(IDLE));
             }
-            let plan = &self.plan;
-            match index.pick_unless_busy(self.shard, |stands_at| plan.concerns(stands_at)) {
+            let bans = &self.bans;
+            match index.pick_unless_busy(self.shard, |stands_at| bans.concerns(stands_at)) {
                 Picked::End => return None,
                 Picked::Busy => {
                     index.bans().count_contention();
@@ -215,11 +215,11 @@ impl Pass {
 
     fn visit(&self, index: &Index, object: &Arc<Object>, killed: &mut dyn FnMut(&Object, &'static str)) {
         let mut tested = Tested::default();
-        let fate = self.plan.judge(object.ban(), &Subject::new(object, None), &mut tested);
+        let fate = self.bans.fate(object.ban(), &Subject::new(object, None), &mut tested);
         let ended = match fate {
             Fate::Lives(up_to) => {
                 let linked = index.while_linked(object, || index.bans().advance(object, up_to));
-                // Evicted meanwhile, its entry stands for it.
+                // If it was evicted meanwhile, its entry is in the index in its place.
                 if let Some(entry) = object.entry().filter(|_| !linked)
                     && let Some(half) = object.key().first_chunk()
                 {
@@ -238,13 +238,13 @@ impl Pass {
         }
     }
 
-    /// As [`Pass::visit`], of what is on a device.
+    /// As [`Pass::visit`], for an entry on a device.
     fn visit_entry(&self, index: &Index, entry: Entry, facts: &Facts) {
         let mut tested = Tested::default();
         let stands_at = u64::from(facts.ban);
         let fate = match index.read_head(entry) {
-            Some(head) => self.plan.judge(stands_at, &Subject::on_device(facts, &head), &mut tested),
-            // What cannot be tested must not stay: the ban will be forgotten.
+            Some(head) => self.bans.fate(stands_at, &Subject::on_device(facts, &head), &mut tested),
+            // An entry that cannot be tested must not stay: the ban will be forgotten.
             None => Fate::CutOff,
         };
         let ended = match fate {

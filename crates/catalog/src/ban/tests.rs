@@ -237,12 +237,12 @@ fn a_ban_that_comes_during_a_fetch_is_not_missed() {
     assert!(bans.admit(&object(4)));
 }
 
-/// Runs the plan on objects; what becomes of each.
-fn judge(plan: &Plan, objects: &[Arc<Object>]) -> (Vec<Fate>, Tested) {
+/// The fate of each object in a pass over these bans.
+fn fate(bans: &PassBans, objects: &[Arc<Object>]) -> (Vec<Fate>, Tested) {
     let mut tested = Tested::default();
     let fates = objects
         .iter()
-        .map(|object| plan.judge(object.ban(), &Subject::new(object, None), &mut tested))
+        .map(|object| bans.fate(object.ban(), &Subject::new(object, None), &mut tested))
         .collect();
     (fates, tested)
 }
@@ -258,18 +258,18 @@ fn the_lurker_moves_objects_up_to_what_it_cannot_test() {
         objects.push(object(number));
     }
     bans.add(b"obj.status == 404", 100.0).unwrap();
-    let plan = bans.plan(50.0, 0).unwrap();
-    let (fates, tested) = judge(&plan, &objects);
+    let pass = bans.bans_for_pass(50.0, 0).unwrap();
+    let (fates, tested) = fate(&pass, &objects);
     assert_eq!(fates, [Lives(3), Lives(3), Lives(3), Lives(6), Lives(6), Lives(6)]);
     assert_eq!((tested.bans, tested.conditions), (4 + 3 + 2 + 2 + 1, 12));
-    let plan = bans.plan(200.0, 0).unwrap();
-    assert_eq!(judge(&plan, &objects[3..]).0, [Banned; 3]);
+    let pass = bans.bans_for_pass(200.0, 0).unwrap();
+    assert_eq!(fate(&pass, &objects[3..]).0, [Banned; 3]);
     assert!(bans.admit(&object(7)));
-    bans.list.write().complete_tested(plan.tests.iter().map(|test| test.0));
-    assert!(bans.plan(200.0, 0).is_none(), "all that can be tested is completed");
+    bans.list.write().complete_tested(pass.tests.iter().map(|test| test.0));
+    assert!(bans.bans_for_pass(200.0, 0).is_none(), "all that can be tested is completed");
     let completed: Vec<_> = listed(&bans).iter().filter(|ban| ban.2).map(|ban| ban.0).collect();
     assert_eq!(completed, [7, 6, 5, 3, 2, 1]);
-    bans.end_pass(&plan);
+    bans.end_pass(&pass);
     assert_eq!(listed(&bans).iter().map(|ban| (ban.0, ban.1)).collect::<Vec<_>>(), [(7, 1)]);
 }
 
@@ -280,8 +280,8 @@ fn a_completed_ban_is_a_place_below_an_untestable_one() {
     for text in ["obj.status == 1", "obj.status == 2", "req.url == x", "obj.status == 2"] {
         bans.add(text.as_bytes(), 10.0).unwrap();
     }
-    let plan = bans.plan(50.0, 0).unwrap();
-    assert_eq!(judge(&plan, &objects).0, [3, 3, 5, 5].map(Fate::Lives));
+    let pass = bans.bans_for_pass(50.0, 0).unwrap();
+    assert_eq!(fate(&pass, &objects).0, [3, 3, 5, 5].map(Fate::Lives));
 }
 
 #[test]
@@ -291,10 +291,10 @@ fn beyond_the_cutoff_objects_go_untested() {
     for number in 0..4 {
         bans.add(format!("obj.status == {number}").as_bytes(), 10.0).unwrap();
     }
-    let plan = bans.plan(50.0, 3).unwrap();
-    let (fates, tested) = judge(&plan, &objects);
+    let pass = bans.bans_for_pass(50.0, 3).unwrap();
+    let (fates, tested) = fate(&pass, &objects);
     assert_eq!((fates, tested.bans), (vec![Fate::CutOff, Fate::CutOff, Fate::Lives(5)], 1));
-    assert!(Bans::new().plan(50.0, 1).is_none(), "there is nobody to expunge");
+    assert!(Bans::new().bans_for_pass(50.0, 1).is_none(), "there is nobody to expunge");
 }
 
 #[test]

@@ -10,12 +10,12 @@ use store::{Facts, Object};
 use copal_rules as rules;
 use copal_store as store;
 
-/// What comes in under a key.
+/// Which objects a fetch may put under its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admit {
-    /// What is fresh for a while.
+    /// Objects that are fresh for a while.
     Fresh,
-    /// Also what is stale from the start, but may be served so or be validated: by the RFC.
+    /// Also objects that are stale from the start, but may be served so or be validated: by the RFC.
     Alive,
 }
 
@@ -87,7 +87,7 @@ impl Busy {
                 for other in &head.variants {
                     let (one, another) = (other.variant(), object.variant());
                     if !vary::same_fields(one, another) || vary::same_meaning(one, another) {
-                        other.shade();
+                        other.mark_superseded();
                     }
                 }
                 old.extend(head.enter(Arc::clone(&object), VARIANTS_MAX));
@@ -128,9 +128,9 @@ impl Busy {
         self.ended = true;
         let mut shard = self.index.shard(&self.key);
         let head = shard.head(&self.key);
-        let let_down = head.let_down(self.id);
+        let was_awaited = head.report_failure(self.id);
         head.end(self.id);
-        if wake_all || let_down || head.busy.is_empty() && head.waiters.len() == 1 {
+        if wake_all || was_awaited || head.busy.is_empty() && head.waiters.len() == 1 {
             std::mem::take(&mut head.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
         } else {
             head.wake_one();

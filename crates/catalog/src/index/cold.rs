@@ -6,11 +6,11 @@
 //!                            ^                                    |
 //!                            +------------- loaded ---------------+
 //! ```
-//! A cold entry takes 8 bytes of its shard's table; what is known of it, 64 bytes, is the engine's. What hangs on an object's
-//! stay in the index (its place among the bans, its surrogate keys, its family) stays with the entry: nothing is taken up
-//! or given up when an object leaves memory or comes back.
+//! A cold entry takes 8 bytes of its shard's table; the facts about it, 64 bytes, are the engine's. The links of an
+//! object in the index (its place among the bans, its surrogate keys, its family) stay with the entry: they do not change
+//! when an object leaves memory or comes back.
 //!
-//! One load an entry: whoever asks for it while that is under way waits for it. The shard's lock is held for the asking only;
+//! An entry is loaded once: requests that need it meanwhile wait for that load. The shard's lock is held for the lookup only;
 //! devices are read by threads of the engine's.
 
 use super::purge::Remainder;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use store::{Engine, Entry, Facts, Flags, NotLoaded, Object};
 
-/// What a request learnt of the entries that it had loaded.
+/// The loads of one request: how many it may still begin, and which of them failed.
 #[derive(Debug)]
 pub struct Loads {
     failed: Mutex<Vec<(Entry, NotLoaded)>>,
@@ -42,7 +42,7 @@ impl Default for Loads {
     }
 }
 
-/// How many loads one request may begin: of an object with thousands of variants it does not load all.
+/// The most loads that one request may begin, so that it does not load thousands of variants of one object.
 const LOADS_MAX: u32 = 32;
 
 /// A load that is to be begun, once no shard is locked.
@@ -53,7 +53,7 @@ pub(super) struct Start {
 }
 
 impl Loads {
-    /// Of a reader that goes through many segments, each of which is under a key of its own.
+    /// Those of a reader that goes through many segments, each under a key of its own.
     pub fn of_segments() -> Self {
         Self { left: AtomicU32::new(u32::MAX), ..Self::default() }
     }
@@ -78,7 +78,7 @@ impl Loads {
     }
 }
 
-/// Who waits for a load.
+/// A request that waits for a load.
 #[derive(Debug)]
 struct Waiting {
     id: u64,
@@ -124,7 +124,7 @@ impl Cold {
         self.table.find(hash(part(key)), |(other, _)| *other == entry).is_some()
     }
 
-    /// True if it was there.
+    /// Removes an entry; true if it was there.
     pub(super) fn remove(&mut self, entry: Entry, key: &[u8]) -> bool {
         match self.table.find_entry(hash(part(key)), |(other, _)| *other == entry) {
             Ok(found) => {
@@ -157,12 +157,12 @@ impl Cold {
     }
 }
 
-/// Whether what `facts` tell of is under `key`. Two keys that differ only in their second halves nobody can make.
+/// Whether the entry of `facts` is under `key`. Facts hold the first half of a key; nobody can make two keys that share it.
 fn is_of(facts: &Facts, key: &Key) -> bool {
     facts.key == key[..16] && facts.key_tail().is_none_or(|tail| tail == key[16..])
 }
 
-/// The moment after which nothing of it is of use; a segment lives as long as its master.
+/// The end of an entry's ttl, grace and keep; a segment lives as long as its master.
 pub(super) fn end_of_life(facts: &Facts) -> f64 {
     match facts.is_piece() {
         true => f64::INFINITY,
@@ -172,12 +172,12 @@ pub(super) fn end_of_life(facts: &Facts) -> f64 {
     }
 }
 
-/// What was found on devices at a start.
+/// Counts of the entries that a start found on devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Entries that requests may be answered from.
     pub entries: u64,
-    /// Others, which were ended: segments without their master, and what no ban can be tested for any more.
+    /// Entries that were ended: segments without their master, and those whose bans are no longer known.
     pub useless: u64,
 }
 
@@ -207,7 +207,8 @@ impl Engines {
     }
 }
 
-/// What the index keeps of an entry with its engine, so that it need not read the head.
+/// The links of an entry to other parts of the index: its surrogate keys and its family. Its engine keeps them with the
+/// entry, so that the index need not read the head when the entry ends.
 ///
 /// | bytes | meaning |
 /// |---|---|
@@ -236,7 +237,7 @@ impl Links {
         bytes
     }
 
-    /// `None` if it is none, as of another version of this program.
+    /// Reads links; `None` if the bytes are none, for instance another version's.
     fn of_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {
             return Some(Self::default());
@@ -259,7 +260,7 @@ impl Shard {
         self.cold.len()
     }
 
-    /// The cold entries that are wanted by the ban up to which they were tested, segments aside.
+    /// The cold entries, apart from segments, for which `wanted` is true of the ban up to which they were tested.
     pub(super) fn pick_cold(&self, engines: &Engines, wanted: impl Fn(u64) -> bool) -> Vec<(Entry, Facts)> {
         let facts = |entry| Some((entry, engines.facts(entry)?));
         let entries = self.cold.all().filter_map(facts);
@@ -299,7 +300,7 @@ impl Shard {
     }
 }
 
-/// Half of this is the hash of a variant's field names, half that of the whole.
+/// The hash of a variant: its one half is that of the field names, the other that of the whole.
 pub(super) fn variant_hash(variant: &[u8]) -> u32 {
     if variant.is_empty() {
         return 0;
@@ -321,8 +322,8 @@ pub(super) fn same_fields(one: u32, other: u32) -> bool {
 }
 
 impl Index {
-    /// From now on entries are found that `engines` have, those that they found on their devices among them, and bans are
-    /// kept with them. Once, before any object comes in.
+    /// Connects the index with `engines`: takes in the entries found on their devices, and keeps bans with them. Called once,
+    /// before any object comes in.
     pub fn attach(&self, engines: Vec<Arc<dyn Engine>>, now: f64) -> Adopted {
         let mut bans: Vec<(u64, f64, Vec<u8>)> = engines.iter().flat_map(|engine| engine.bans()).collect();
         bans.sort_by_key(|ban| ban.0);
@@ -433,7 +434,7 @@ impl Index {
         engine.load(entry, Box::new(move |result| loaded(&index, &key, entry, result)));
     }
 
-    /// Whether something cold is under `key`.
+    /// Whether a cold entry is under `key`.
     pub(crate) fn has_cold(&self, key: &Key) -> bool {
         !self.shard(key).cold.of(self.engines(), key).is_empty()
     }
@@ -443,14 +444,15 @@ impl Index {
         shard.cold.of(self.engines(), key).len()
     }
 
-    /// A load of `entry` is over.
+    /// Ends a load of `entry`: takes the object in and wakes the requests that wait.
     fn loaded(self: &Arc<Self>, key: &Key, entry: Entry, result: Result<Arc<Object>, NotLoaded>) {
         let mut useless = None;
         let (waiting, failure) = {
             let mut shard = self.shard(key);
             let waiting = shard.cold.loading.remove(&entry).unwrap_or_default();
             match result {
-                Ok(object) if object.key() == key && shard.cold.remove(entry, key) => {
+                // One that was complete may have been evicted already.
+                Ok(object) if object.key() == key && !object.is_gone() && shard.cold.remove(entry, key) => {
                     // They may have been changed since the device was asked.
                     if let Some(facts) = self.engines().facts(entry).filter(|facts| !facts.is_piece()) {
                         let spans = (facts.ttl.into(), facts.grace.into(), facts.keep.into());
@@ -481,7 +483,7 @@ impl Index {
         }
     }
 
-    /// Takes the entries of `key` out that `ends` says, and ends them. How many there were.
+    /// Takes out and ends the entries of `key` for which `ends` is true. Returns how many.
     pub(super) fn end_cold(&self, key: &Key, ends: impl Fn(&Facts) -> bool) -> usize {
         let ended = self.shard(key).take_cold(self.engines(), key, ends);
         ended.iter().for_each(|(entry, facts)| self.leave_cold(*entry, facts));
@@ -496,7 +498,7 @@ impl Index {
         self.give_up(entry, facts, &links);
     }
 
-    /// What hung on the stay of `entry` in the index goes.
+    /// Removes the links of `entry` to bans, surrogate keys and family.
     fn give_up(&self, entry: Entry, facts: &Facts, links: &[u8]) {
         self.deaths.fetch_add(1, Ordering::Relaxed);
         if let Some(tail) = facts.key_tail() {
@@ -524,7 +526,7 @@ impl Index {
         }
     }
 
-    /// What hung on the stay of `object`, whose entry was `entry`, goes: no head is read. No shard is locked.
+    /// Removes the links of `object`, whose entry was `entry`, without reading its head. No shard is locked.
     pub(super) fn leave_written(&self, object: &Arc<Object>, entry: Entry) {
         let Some(engine) = self.engines().of(entry) else { return };
         let links = engine.links(entry);
@@ -574,9 +576,14 @@ impl Index {
         self.shard(key).cold.of(self.engines(), key)
     }
 
-    /// Ends the cold entries of shard `number` for which `ends` is true: how many of them, and how many there were; `None`
-    /// beyond the last shard, and where there is no device.
-    pub fn sweep_cold(&self, number: usize, ends: impl Fn(&Facts) -> bool) -> Option<(usize, usize)> {
+    /// Ends the cold entries of shard `number` for which `ends` is true, and tells `ended` of each. How many there were;
+    /// `None` beyond the last shard, and where there is no device.
+    pub fn sweep_cold(
+        &self,
+        number: usize,
+        ends: impl Fn(&Facts) -> bool,
+        mut ended: impl FnMut(&Facts),
+    ) -> Option<usize> {
         if !self.has_devices() {
             return None;
         }
@@ -589,7 +596,9 @@ impl Index {
             .filter(|(_, facts)| ends(facts))
             .collect();
         drop(shard);
-        Some((found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts)).count(), count))
+        let gone = found.iter().filter(|(entry, facts)| self.end_entry(*entry, facts));
+        gone.for_each(|(_, facts)| ended(facts));
+        Some(count)
     }
 
     /// The head of an entry as the cache keeps heads, read from its device on the caller's thread.
@@ -597,8 +606,7 @@ impl Index {
         crate::head::unpack(&self.engines().of(entry)?.read_head(entry)?)
     }
 
-    /// What `entry` stands for, which has these facts, was tested against the bans up to `to`: it is noted where it is now,
-    /// in memory or not.
+    /// Notes that `entry`, or the object that is resident for it, was tested against the bans up to `to`.
     pub(crate) fn advance_entry(&self, entry: Entry, key: &[u8; 16], to: u64) {
         let shard = self.shard_of(key);
         if shard.cold.has(entry, key) {
@@ -639,7 +647,7 @@ impl Index {
     }
 }
 
-/// What an entry stands for.
+/// Where an entry's object is: in memory, or on its device alone.
 pub(super) enum Standing {
     Resident(Arc<Object>),
     Cold(Facts),
@@ -690,7 +698,7 @@ impl store::Evictions for Index {
                 None => self.tags.now_entry(object, entry, &tags),
             }
         }
-        // What changed while the record was written went past the entry.
+        // Changes made while the record was written did not reach the entry.
         if let Some(engine) = self.engines().of(entry) {
             let spans = [object.ttl() as f32, object.grace() as f32, object.keep() as f32];
             engine.set_times(entry, object.key_half(), object.origin_time(), spans);

@@ -1,6 +1,6 @@
-//! What stands under one key when it is more than a single object.
+//! The head of a key that has more than a single object: its variants, running fetches and waiting requests.
 
-use super::insist::{Insistent, Insists};
+use super::confirmation::{Confirmation, PendingConfirmation};
 use std::sync::Arc;
 use std::task::Waker;
 use store::Object;
@@ -27,11 +27,11 @@ pub(crate) struct Head {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) id: u32,
-    /// What its variant will be if the next response varies as the last did; empty if none did.
+    /// The variant that it will bring if the response varies as the last did; empty if none did.
     pub(crate) predicted: Box<[u8]>,
-    /// How much the request insists that it is for.
-    pub(crate) insists: Insists,
-    /// What it brings was made before the resource changed: it is for who asked for it, and nobody else.
+    /// How much confirmation it brings: what its own request needed.
+    pub(crate) confirmation: Confirmation,
+    /// The resource has changed since the fetch began: its object is for the requests that already wait for it alone.
     pub(crate) outdated: bool,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct Running {
 pub(crate) struct Waiter {
     pub(crate) id: u64,
     pub(crate) waker: Waker,
-    /// Gets what is brought, if the request insists.
-    pub(crate) insistent: Option<Arc<Insistent>>,
+    /// Receives what is brought, if the request needs confirmation.
+    pub(crate) pending_confirmation: Option<Arc<PendingConfirmation>>,
 }
 
 /// Whether two fetches may bring objects for the same requests, as far as their variants were predicted.
@@ -56,42 +56,45 @@ impl Head {
         (self.variants.len() > most).then(|| self.variants.remove(0))
     }
 
-    /// Notes a new fetch, for a request that insists so much, and returns its number.
-    pub(crate) fn begin(&mut self, predicted: &[u8], insists: Insists) -> u32 {
+    /// Notes a new fetch, for a request that needs `confirmation`, and returns its number.
+    pub(crate) fn begin(&mut self, predicted: &[u8], confirmation: Confirmation) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);
         let (id, predicted) = (self.next_id, predicted.into());
-        self.busy.push(Running { id, predicted, insists, outdated: false });
+        self.busy.push(Running { id, predicted, confirmation, outdated: false });
         id
     }
 
-    /// Hands `object`, which the running fetch `id` has brought, to those who wait for such a fetch, and sees to it that
-    /// it stays.
+    /// Hands `object`, which the running fetch `id` has brought, to the requests that wait for such a fetch, and marks less
+    /// demanding fetches as outdated, so that they do not replace it.
     pub(crate) fn hand_over(&mut self, id: u32, object: &Arc<Object>) {
         let Some(index) = self.busy.iter().position(|running| running.id == id) else { return };
-        let insists = self.busy[index].insists;
-        if insists == Insists::Not {
+        let confirmation = self.busy[index].confirmation;
+        if confirmation == Confirmation::Unneeded {
             return;
         }
         self.waiters
             .iter()
-            .flat_map(|waiter| &waiter.insistent)
-            .for_each(|one| one.offer(insists, Some(object)));
+            .flat_map(|waiter| &waiter.pending_confirmation)
+            .for_each(|one| one.offer(confirmation, Some(object)));
         let predicted = std::mem::take(&mut self.busy[index].predicted);
-        for other in self.busy.iter_mut().filter(|other| other.insists < insists) {
+        for other in self.busy.iter_mut().filter(|other| other.confirmation < confirmation) {
             other.outdated |= is_alike(&other.predicted, &predicted);
         }
     }
 
-    /// The running fetch `id` brings nothing. Says whether somebody insisted on it, who is to know.
-    pub(crate) fn let_down(&mut self, id: u32) -> bool {
-        let insists =
-            self.busy.iter().find(|running| running.id == id).map_or(Insists::Not, |one| one.insists);
-        let insistent = self.waiters.iter().flat_map(|waiter| &waiter.insistent);
-        insists > Insists::Not && insistent.map(|one| one.offer(insists, None)).count() > 0
+    /// The running fetch `id` brings nothing. Returns whether requests for confirmation wait for it: they have to be woken.
+    pub(crate) fn report_failure(&mut self, id: u32) -> bool {
+        let confirmation = self
+            .busy
+            .iter()
+            .find(|running| running.id == id)
+            .map_or(Confirmation::Unneeded, |one| one.confirmation);
+        let pending = self.waiters.iter().flat_map(|waiter| &waiter.pending_confirmation);
+        confirmation > Confirmation::Unneeded && pending.map(|one| one.offer(confirmation, None)).count() > 0
     }
 
-    /// The resource changed: what the running fetches bring is not for those who ask from now on, and who waits looks
-    /// again.
+    /// Notes that the resource changed: the objects that running fetches bring are not for later requests, and waiting
+    /// requests look again.
     pub(crate) fn outdate(&mut self) {
         self.busy.iter_mut().for_each(|running| running.outdated = true);
         std::mem::take(&mut self.waiters).into_iter().for_each(|waiter| waiter.waker.wake());
@@ -103,12 +106,12 @@ impl Head {
         self.busy.remove(index).outdated
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting requests.
     pub(crate) fn wake_all(&self) {
         self.waiters.iter().for_each(|waiter| waiter.waker.wake_by_ref());
     }
 
-    /// Wakes the one who has waited longest: it will find that the fetch failed and run its own.
+    /// Wakes the request that has waited longest: it will find that the fetch failed and run its own.
     pub(crate) fn wake_one(&mut self) {
         if !self.waiters.is_empty() {
             self.waiters.remove(0).waker.wake();

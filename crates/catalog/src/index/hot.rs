@@ -1,8 +1,8 @@
-//! One thread's table of the objects it serves most, and beside each what its user keeps of it for as long: a `T`.
+//! A thread's table of the objects it serves most. Beside each object the table's user keeps a value of its own, a `T`.
 //!
 //! A hit through it takes no lock and moves no count that other cores share: the table holds one reference of its own,
 //! and requests share that within the thread. An entry is only a shortcut: the object's own mark says whether it still
-//! lives, and freshness is judged anew each time.
+//! lives, and freshness is computed anew for each request.
 
 use super::Key;
 use crate::sparse::layout::{Layout, Pieces};
@@ -23,9 +23,9 @@ pub struct Known<T> {
     object: Arc<Object>,
     fields: Fields,
     reason: Vec<u8>,
-    /// Its body may go out otherwise than it is stored.
+    /// The body may have to be changed for delivery.
     special: bool,
-    /// Its body is in segments.
+    /// The layout, if the body is in segments.
     sparse: Option<Rc<Pieces>>,
     beside: T,
 }
@@ -59,7 +59,7 @@ impl<T: Default> Known<T> {
 }
 
 impl<T> Known<T> {
-    /// What the table's user keeps beside the object. It begins as the default.
+    /// The user's value beside the object. It begins as the default.
     #[inline]
     pub fn beside(&self) -> &T {
         &self.beside
@@ -81,19 +81,19 @@ impl<T> Known<T> {
         self.special
     }
 
-    /// How its body is in segments, if it is.
+    /// The layout of its segments, if its body is in segments.
     #[inline]
     pub fn sparse(&self) -> Option<&Layout> {
         self.sparse.as_ref().map(|pieces| &pieces.layout)
     }
 
-    /// As [`Known::sparse`], to be kept.
+    /// The layout with the base of the segments' keys, to be kept.
     pub fn pieces(&self) -> Option<Rc<Pieces>> {
         self.sparse.clone()
     }
 
-    /// What is to be done for ESI, if it has markup.
-    pub fn esi_plan(&self) -> Option<&[u8]> {
+    /// The ESI script of its body, if that has markup.
+    pub fn esi_script(&self) -> Option<&[u8]> {
         if self.sparse.is_some() { None } else { self.object.plan() }
     }
 

@@ -1,9 +1,9 @@
-//! Finding what a request may be answered with.
+//! Lookup: finds the object that answers a request, or the reason why a fetch or a wait is needed.
 
 use super::busy::Busy;
 use super::cold::{Loads, Start, end_of_life, may_fit, same_fields, variant_hash};
+use super::confirmation::{Confirmation, PendingConfirmation};
 use super::head::{Head, Waiter, is_alike};
-use super::insist::{Insistent, Insists};
 use super::{Index, Key, Shard};
 use crate::reason::Reason;
 use base::{Seconds, Time};
@@ -14,14 +14,14 @@ use store::{Facts, Flags, Object, State};
 
 use copal_store as store;
 
-/// What a request makes of an object; `true`: one that was brought for it by a fetch that it shares.
-pub type Asks<'request> = dyn Fn(&Object, bool) -> Suits + 'request;
+/// Whether a request accepts an object; `true`: a shared fetch has brought it for this request.
+pub type Accepts<'request> = dyn Fn(&Object, bool) -> Acceptance + 'request;
 
-/// What a lookup asks.
+/// The request, as far as lookup needs it.
 pub struct Query<'request> {
     /// The digest.
     pub key: Key,
-    /// The request's arrival: freshness is judged by it, so that who waited gets what came meanwhile.
+    /// The request's arrival: freshness counts from it, so that a request that waited is answered by what came meanwhile.
     pub arrival: Time,
     /// The present moment, for grace.
     pub now: Time,
@@ -35,15 +35,15 @@ pub struct Query<'request> {
     pub ignore_busy: bool,
     /// `req.rfc`: what has to be validated for each request is not worth waiting for.
     pub rfc: bool,
-    /// What the request makes of an object that fits, where it asks for more than freshness.
-    pub asks: Option<&'request Asks<'request>>,
-    /// The request, if it insists on the origin's word.
-    pub insistent: Option<&'request Arc<Insistent>>,
-    /// What stood there when the request began to wait, once it does.
+    /// Whether the request accepts an object that fits, where it demands more than freshness.
+    pub accepts: Option<&'request Accepts<'request>>,
+    /// The request, if it needs the confirmation of the origin.
+    pub pending_confirmation: Option<&'request Arc<PendingConfirmation>>,
+    /// What was stored when the request began to wait, once it does.
     pub waited: Option<Waited>,
     /// Whether the request fits an object's variant.
     pub fits: &'request dyn Fn(&Object) -> bool,
-    /// Of an object of status 206 that is kept as a part by itself: whether it has what the request wants. `None` of others.
+    /// Whether an object of status 206 that is stored by itself has the range that the request wants. `None` of other objects.
     pub part: &'request dyn Fn(&Object) -> Option<bool>,
     /// The variant this request would make of an object that varies like this one.
     pub predict: &'request dyn Fn(&Object) -> Vec<u8>,
@@ -51,12 +51,12 @@ pub struct Query<'request> {
     pub excused: &'request dyn Fn(&Object, bool) -> bool,
     /// Whether a ban has killed an object.
     pub banned: &'request dyn Fn(&Arc<Object>) -> bool,
-    /// What the request learnt of what is on devices; without, that is not looked at.
+    /// The request's loads from devices; without, entries on devices are not looked at.
     pub loads: Option<&'request Arc<Loads>>,
 }
 
 impl Query<'static> {
-    /// One that asks for nothing but `key`: every object under it fits, and no ban counts.
+    /// A query for nothing but `key`: every object under it fits, and no ban counts.
     pub fn plain(key: Key, now: Time) -> Self {
         Self {
             key,
@@ -67,8 +67,8 @@ impl Query<'static> {
             always_miss: false,
             ignore_busy: false,
             rfc: false,
-            asks: None,
-            insistent: None,
+            accepts: None,
+            pending_confirmation: None,
             waited: None,
             fits: &|_| true,
             part: &|_| None,
@@ -80,23 +80,23 @@ impl Query<'static> {
     }
 }
 
-/// What a request that asks for more than freshness makes of an object.
+/// Whether a request that demands more than freshness accepts an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Suits {
-    /// It takes it as anybody does: fresh, or in its grace.
+pub enum Acceptance {
+    /// As any request: while it is fresh, or in its grace.
     Yes,
-    /// It takes it although it is stale, beyond its grace.
+    /// Also stale, beyond its grace.
     Stale,
-    /// The origin has to be asked, and why.
+    /// No: the origin has to be asked, for this reason.
     No(Reason),
 }
 
-/// What a request waits over.
+/// What was stored when a request began to wait.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waited {
     /// The origin time of the best object there was.
     pub best: Option<Time>,
-    /// Why that would not do.
+    /// Why that did not answer the request.
     pub missed: Reason,
 }
 
@@ -107,7 +107,7 @@ impl Waited {
     }
 }
 
-/// The answer.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Found {
     /// Fresh.
@@ -121,26 +121,26 @@ pub enum Found {
     Stale(Arc<Object>, Option<Busy>, Reason),
     /// Nothing usable, and why: fetch; the object, if any, may be revalidated.
     Miss(Busy, Option<Arc<Object>>, Reason),
-    /// Somebody fetches it; wait for it.
+    /// Another request fetches it; wait for that.
     Wait(Waited),
-    /// What may answer is on a device, and being loaded; wait for that.
+    /// An entry that may answer is being loaded from its device; wait for that.
     Cold,
 }
 
-/// What an object under the key is to a query.
+/// How one object under the key compares with a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
     /// Its fetch failed, or it was taken out meanwhile.
     Dead,
     /// It is for requests with other fields.
     OtherVariant,
-    /// It is a part that is kept by itself, and not the one that is wanted, or stale.
+    /// It is a stored 206 that is stale, or does not have the wanted range.
     OtherPart,
     /// A ban has hit it.
     Banned,
     /// It is fresh.
     Fresh,
-    /// It is fresh, and the request asks for more.
+    /// It is fresh, and the request demands more.
     Refused(Reason),
     /// A marker in force.
     HitForPass,
@@ -152,16 +152,16 @@ pub enum Judged {
     Stale,
 }
 
-/// The answer of [`Index::peek`].
+/// The result of [`Index::peek`].
 #[derive(Debug)]
 pub struct Peeked {
-    /// What it would come to, and why.
+    /// The result that a lookup would have, and why.
     pub reason: Reason,
-    /// What would be served, the marker that decides, or what would be revalidated.
+    /// The object that would be served or revalidated, or the marker that decides.
     pub object: Option<Arc<Object>>,
-    /// All that stands under the key, the newest first.
+    /// All objects under the key, the newest first.
     pub objects: Vec<(Arc<Object>, Judged)>,
-    /// How many further ones stand on devices and are not in memory.
+    /// How many further ones are on devices alone.
     pub entries: usize,
     /// Fetches that run under the key.
     pub fetches: usize,
@@ -171,9 +171,9 @@ pub struct Peeked {
     pub fetched: bool,
 }
 
-/// What the objects under a key come to for a query, running fetches aside.
+/// The result of comparing all objects under a key with a query, without regard to running fetches.
 struct Choice {
-    /// What ends the search: something fresh, or a marker in force.
+    /// The object that ends the search: a fresh one, or a marker in force.
     found: Option<(Arc<Object>, Judged)>,
     /// The stale object to serve or to revalidate.
     stale: Option<Arc<Object>>,
@@ -211,18 +211,18 @@ impl Choice {
     /// Why the stale object serves as it is, if it does.
     fn serves_stale(&self, query: &Query<'_>) -> Option<Reason> {
         let object = self.stale.as_ref()?;
-        match query.suits(object) {
-            Suits::Yes if in_grace(object, query) => Some(Reason::Grace),
-            // What has ended may still stand there until it is swept.
-            Suits::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
-            Suits::Yes | Suits::Stale | Suits::No(_) => {
+        match query.acceptance(object) {
+            Acceptance::Yes if in_grace(object, query) => Some(Reason::Grace),
+            // An object whose life has ended may be there until the next sweep.
+            Acceptance::Stale if is_alive(object, query.now) => Some(Reason::MaxStale),
+            Acceptance::Yes | Acceptance::Stale | Acceptance::No(_) => {
                 (query.excused)(object, false).then_some(Reason::StaleIfError)
             }
         }
     }
 }
 
-/// Whether the life of `object` that its store was told lasts yet.
+/// Whether the ttl, grace and keep of `object` are not over.
 fn is_alive(object: &Object, now: Time) -> bool {
     now < object.origin_time() + object.ttl() + object.grace() + object.keep()
 }
@@ -287,9 +287,9 @@ fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
     match (fresh, marker.has(Flags::HIT_FOR_PASS), marker.has(Flags::HIT_FOR_MISS)) {
         (true, true, _) => Judged::HitForPass,
         (true, false, true) => Judged::HitForMiss,
-        (true, false, false) => match query.suits(object) {
-            Suits::Yes | Suits::Stale => Judged::Fresh,
-            Suits::No(why) => Judged::Refused(why),
+        (true, false, false) => match query.acceptance(object) {
+            Acceptance::Yes | Acceptance::Stale => Judged::Fresh,
+            Acceptance::No(why) => Judged::Refused(why),
         },
         (false, false, false) => Judged::Stale,
         (false, ..) => Judged::Lapsed,
@@ -298,19 +298,21 @@ fn judge(object: &Arc<Object>, query: &Query<'_>) -> Judged {
 
 /// Whether a fetch runs that will bring what the query wants, as far as can be told.
 fn is_fetched(head: &Head, query: &Query<'_>, choice: &Choice, predicted: &[u8]) -> bool {
-    // What came of the last fetch does not do for this request, or will not do for any other: each asks for itself, and
-    // does not wait until those before it have asked for themselves, one after the other.
+    // The object of the last fetch cannot answer this request, or no other request: each fetches for itself at once, rather
+    // than wait until those before it have done so, one after the other.
     let alone = query.rfc
         && choice.stale.as_ref().is_some_and(|object| {
             object.ttl() <= 0.0
                 || query.waited.is_some_and(|waited| waited.is_new(object))
-                || query.insistent.is_some_and(|insistent| insistent.is_let_down())
+                || query.pending_confirmation.is_some_and(|pending| pending.has_failed())
         });
     !query.ignore_busy
         && !query.always_miss
         && !alone
         && head.busy.iter().any(|running| {
-            !running.outdated && running.insists >= query.insists() && is_alike(&running.predicted, predicted)
+            !running.outdated
+                && running.confirmation >= query.confirmation()
+                && is_alike(&running.predicted, predicted)
         })
 }
 
@@ -321,14 +323,14 @@ pub fn ttl_for(object: &Object, ttl_max: Option<Seconds>) -> Seconds {
 }
 
 impl Query<'_> {
-    fn insists(&self) -> Insists {
-        self.insistent.map_or(Insists::Not, |insistent| insistent.how())
+    fn confirmation(&self) -> Confirmation {
+        self.pending_confirmation.map_or(Confirmation::Unneeded, |pending| pending.needed())
     }
 
-    /// What the request makes of `object`.
-    fn suits(&self, object: &Object) -> Suits {
-        let is_brought = || self.insistent.is_some_and(|insistent| insistent.has(object));
-        self.asks.map_or(Suits::Yes, |asks| asks(object, is_brought()))
+    /// Whether the request accepts `object`.
+    fn acceptance(&self, object: &Object) -> Acceptance {
+        let is_brought = || self.pending_confirmation.is_some_and(|pending| pending.has(object));
+        self.accepts.map_or(Acceptance::Yes, |accepts| accepts(object, is_brought()))
     }
 }
 
@@ -360,7 +362,7 @@ impl Index {
         match choice.found {
             Some((object, Judged::HitForPass)) => return Found::HitForPass(object),
             Some((object, Judged::HitForMiss)) => {
-                let id = shard.head(&query.key).begin(&[], query.insists());
+                let id = shard.head(&query.key).begin(&[], query.confirmation());
                 return Found::HitForMiss(object, Busy::new(Arc::clone(self), query.key, id));
             }
             Some((object, _)) => return Found::Hit(object),
@@ -387,8 +389,9 @@ impl Index {
         let Choice { stale, lapsed, why, .. } = choice;
         if let (Some(reason), Some(object)) = (serves, &stale) {
             let object = Arc::clone(object);
-            let busy = (!somebody)
-                .then(|| Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())));
+            let busy = (!somebody).then(|| {
+                Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.confirmation()))
+            });
             if busy.is_none() {
                 shard.simplify(&query.key);
             }
@@ -397,7 +400,7 @@ impl Index {
         if let Some(marker) = lapsed {
             return Found::HitForMiss(
                 marker,
-                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.insists())),
+                Busy::new(Arc::clone(self), query.key, head.begin(&[], query.confirmation())),
             );
         }
         if somebody {
@@ -405,15 +408,15 @@ impl Index {
                 match head.waiters.iter_mut().find(|waiter| waiter.id == id) {
                     Some(waiter) => waiter.waker.clone_from(waker),
                     None => {
-                        let insistent = query.insistent.cloned();
-                        head.waiters.push(Waiter { id, waker: waker.clone(), insistent });
+                        let pending_confirmation = query.pending_confirmation.cloned();
+                        head.waiters.push(Waiter { id, waker: waker.clone(), pending_confirmation });
                     }
                 }
             }
             return Found::Wait(Waited { best: stale.map(|object| object.origin_time()), missed: why });
         }
         Found::Miss(
-            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.insists())),
+            Busy::new(Arc::clone(self), query.key, head.begin(&predicted, query.confirmation())),
             stale,
             why,
         )
@@ -456,8 +459,8 @@ impl Index {
         })
     }
 
-    /// What [`Index::lookup`] would find, without doing anything about it: nothing becomes busy, nobody waits, nothing is
-    /// taken out. `query.banned` must leave no trace either.
+    /// The result that [`Index::lookup`] would have, without its effects: no fetch begins, no request waits, no object is taken
+    /// out. `query.banned` must have no effects either.
     pub fn peek(&self, query: &Query<'_>) -> Peeked {
         let shard = self.shard(&query.key);
         let variants = shard.variants(&query.key);
@@ -484,9 +487,9 @@ impl Index {
         Peeked { reason, object, objects, entries, fetches, waiting, fetched }
     }
 
-    /// The right to fetch what is under `key`, beside all others who do: for a response that came about otherwise.
+    /// Begins a fetch under `key` beside all running ones: for a response that did not come from a miss.
     pub fn begin(self: &Arc<Self>, key: &Key) -> Busy {
-        let id = self.shard(key).head(key).begin(&[], Insists::Not);
+        let id = self.shard(key).head(key).begin(&[], Confirmation::Unneeded);
         Busy::new(Arc::clone(self), *key, id)
     }
 

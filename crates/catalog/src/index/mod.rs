@@ -8,14 +8,14 @@
 //! busy   > insert (object joins its variants, waiters wake) | drop (failed: one waiter wakes and fetches)
 //! ```
 //!
-//! What hangs on an object's stay here (its place among the bans, its surrogate keys) is taken up when it comes in and
-//! given up when it goes out, whatever brings or ends it.
+//! The links of an object (its place among the bans, its surrogate keys) are made when it comes in and removed when it goes
+//! out, whatever brings or ends it.
 
 pub mod busy;
 pub mod cold;
+pub mod confirmation;
 mod head;
 pub mod hot;
-pub mod insist;
 pub mod lookup;
 #[cfg(test)]
 mod moved;
@@ -62,11 +62,11 @@ pub struct Index {
     engines: OnceLock<Engines>,
 }
 
-/// What [`Index::pick_unless_busy`] found.
+/// The result of [`Index::pick_unless_busy`].
 pub(crate) enum Picked {
     /// Objects and cold entries that are wanted, and how many there are of both.
     Wanted(Vec<Arc<Object>>, Vec<(Entry, Facts)>, usize),
-    /// Somebody else has the shard.
+    /// Another thread has locked the shard.
     Busy,
     /// There is no such shard.
     End,
@@ -79,7 +79,7 @@ pub(crate) struct Shard {
     single: HashSet<ByKey, BuildHasherDefault<DigestHasher>>,
     /// All other keys.
     pub(crate) heads: HashMap<HeadKey, Box<Head>, BuildHasherDefault<DigestHasher>>,
-    /// What stands on devices and is not resident.
+    /// Entries on devices whose objects are not resident.
     cold: Cold,
 }
 
@@ -184,11 +184,11 @@ impl Index {
         }
     }
 
-    /// An object comes in; its shard is locked. False if it must not.
+    /// Links an object that comes in; its shard is locked. False if it must not come in.
     fn enter(&self, object: &Arc<Object>) -> bool {
         let is_sparse = object.flags().has(Flags::SPARSE);
         if is_sparse && is_segment(object) {
-            // What bans and surrogate keys end is its master.
+            // Bans and surrogate keys end its master, and the segments with it.
             return self.families.enter(object);
         }
         if !self.bans.admit(object) {
@@ -334,7 +334,7 @@ impl Index {
         let Some(shard) = self.shards.get(number) else { return Picked::End };
         let Some(shard) = shard.try_lock() else { return Picked::Busy };
         let (objects, count) = shard.pick(&mut |object| wanted(object.ban()));
-        // In one hold of the lock: nothing is missed that is loaded or evicted meanwhile.
+        // Under the same lock, so that objects that are loaded or evicted meanwhile are not missed.
         let entries = if self.has_devices() { shard.pick_cold(self.engines(), wanted) } else { Vec::new() };
         let count = count + shard.count_cold();
         Picked::Wanted(objects, entries, count)
@@ -377,7 +377,7 @@ impl Shard {
         single.any(|other| Arc::ptr_eq(other, object)) || variants.any(|other| Arc::ptr_eq(other, object))
     }
 
-    /// What stands under `key`, the newest last.
+    /// The resident objects under `key`, the newest last.
     pub(crate) fn variants(&self, key: &Key) -> &[Arc<Object>] {
         let single = self.single.get(key).map(|entry| std::slice::from_ref(&entry.0));
         single.or_else(|| self.heads.get(key).map(|head| head.variants.as_slice())).unwrap_or_default()
@@ -399,7 +399,7 @@ impl Shard {
         single.chain(variants).find(|object| object.entry() == Some(entry)).cloned()
     }
 
-    /// An object that is in the index has become resident.
+    /// Adds the object of an entry, which has become resident.
     fn take_in(&mut self, object: Arc<Object>) {
         let key = *object.key();
         if !self.heads.contains_key(&key) && !self.single.contains(&key) {
@@ -410,8 +410,8 @@ impl Shard {
         // The newest last.
         let place = head.variants.partition_point(|other| other.origin_time() <= object.origin_time());
         head.variants.insert(place, object);
-        // Only a look at all of them tells which one answers.
-        head.variants.iter().for_each(|object| object.shade());
+        // Only a comparison of all of them tells which one answers a request.
+        head.variants.iter().for_each(|object| object.mark_superseded());
         self.simplify(&key);
     }
 

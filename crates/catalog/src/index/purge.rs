@@ -9,7 +9,7 @@ use store::{Flags, Object};
 
 use copal_store as store;
 
-/// What a soft purge leaves of an object's life. Nothing is ever made longer by it.
+/// The rest of an object's life after a soft purge. It never makes a life longer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Remainder {
     /// How long it stays fresh from now.
@@ -35,7 +35,7 @@ impl Remainder {
         shorter
     }
 
-    /// What is left of ttl, grace and keep, in the precision in which they are kept, so that what is the same compares so.
+    /// The ttl, grace and keep that are left, in the precision in which they are stored, so that equal ones compare equal.
     pub(super) fn of(
         &self,
         origin: Time,
@@ -49,14 +49,14 @@ impl Remainder {
     }
 }
 
-/// What a purge has ended, or shortened.
+/// The objects that a purge has ended or shortened.
 #[derive(Debug, Default)]
 pub struct Purged {
-    /// Objects in memory, each with how many of the words that were given name it.
+    /// Objects in memory, each with how many of the given keys name it.
     pub objects: Vec<(Arc<Object>, u64)>,
-    /// How many there were besides that are on devices alone.
+    /// How many further objects were on devices alone.
     pub entries: u64,
-    /// How often the words that were given name one of all these.
+    /// Sum over all these of how many of the given keys name each.
     pub times: u64,
 }
 
@@ -68,14 +68,14 @@ impl Purged {
 }
 
 impl Index {
-    /// Takes out everything under `key`, and returns what nobody took out before.
+    /// Takes out everything under `key`, and returns what had not been taken out before.
     pub fn purge(&self, key: &Key) -> Purged {
         self.end_all(key, self.objects(key))
     }
 
-    /// The resource under `key` has changed: takes out every response to it, and returns those that nobody took out
-    /// before. What is being fetched serves those who asked for it already, and is not found by others. Markers stay:
-    /// they say nothing of its state.
+    /// Takes out every response to the resource under `key`, which has changed, and returns those that had not been taken out
+    /// before. Running fetches serve the requests that already wait for them, and no others. Markers stay: they say nothing
+    /// of the resource's state.
     ///
     /// Source: RFC 9111, section 4.4.
     pub fn invalidate(&self, key: &Key) -> Purged {
@@ -104,7 +104,7 @@ impl Index {
         (objects, cold.len() as u64)
     }
 
-    /// Takes out everything that has one of the surrogate keys in `text`, and returns what nobody took out before.
+    /// Takes out everything that has one of the surrogate keys in `text`, and returns what had not been taken out before.
     pub fn purge_tagged(&self, text: &[u8]) -> Purged {
         let mut purged = Purged::default();
         let mut end = |object: Arc<Object>, times: u64| {
@@ -167,7 +167,7 @@ impl Index {
     }
 
     fn end_all(&self, key: &Key, mut objects: Vec<Arc<Object>>) -> Purged {
-        // What is evicted meanwhile is cold by then.
+        // Objects that are evicted meanwhile are cold by then.
         objects.retain(|object| self.unlink(object));
         let entries = self.end_cold(key, |_| true) as u64;
         let times = objects.len() as u64 + entries;

@@ -36,7 +36,7 @@ const SHRINK: usize = 4;
 /// 128 bits of a key's SHA-256: no two keys that anybody can find have the same.
 pub(crate) type Tag = u128;
 
-/// What there is, for counters.
+/// Sizes of the table, for counters.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Keys.
@@ -268,8 +268,7 @@ impl Tags {
         }
     }
 
-    /// What has any key that `text` names, each once, and by how many of its words: objects that are in memory alone, and
-    /// entries.
+    /// The objects in memory alone and the entries that have any key in `text`: each once, with how many words name it.
     pub(super) fn find(&self, text: &[u8]) -> Found {
         let mut links: HashMap<Link, u64> = HashMap::new();
         let mut entries: HashMap<Entry, u64> = HashMap::new();
@@ -284,7 +283,7 @@ impl Tags {
         }
     }
 
-    /// What there is.
+    /// The sizes of the table.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts {
             links: self.links.load(Ordering::Relaxed),
@@ -300,7 +299,7 @@ impl Tags {
     }
 }
 
-/// What [`Tags::find`] found, and how many of the words named each.
+/// The result of [`Tags::find`], with how many of the words named each.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) objects: Vec<(Arc<Object>, u64)>,

@@ -1,9 +1,9 @@
 //! The index by itself: one fetch a key, variants, grace, waiting, purge, eviction.
 
 use super::busy::Admit;
+use super::confirmation::{Confirmation, PendingConfirmation};
 use super::head::Head;
-use super::insist::{Insistent, Insists};
-use super::lookup::{Found, Query, Suits, Waited};
+use super::lookup::{Acceptance, Found, Query, Waited};
 use super::{Index, Key};
 use crate::reason::Reason;
 use std::sync::Arc;
@@ -65,11 +65,12 @@ impl Bench {
         self.look_twice(&plain(key, now, &fits, &predict), waiter)
     }
 
-    /// As a request by the RFCs, that makes `suits` of every object and waits over `waited` already.
-    fn ask(&self, now: f64, suits: Suits, waited: Option<Waited>) -> Found {
-        let asks = |_: &Object, _| suits;
+    /// As a request by the RFCs, that answers `acceptance` to every object and waits already, as `waited` says.
+    fn ask(&self, now: f64, acceptance: Acceptance, waited: Option<Waited>) -> Found {
+        let accepts = |_: &Object, _| acceptance;
         let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
-        let query = Query { rfc: true, asks: Some(&asks), waited, ..plain(key(1), now, &fits, &predict) };
+        let query =
+            Query { rfc: true, accepts: Some(&accepts), waited, ..plain(key(1), now, &fits, &predict) };
         self.look_twice(&query, None)
     }
 
@@ -194,7 +195,7 @@ fn beyond_the_most_variants_the_oldest_goes_for_the_newest() {
 
 /// A thread may go on with the object it knows only as long as no other kind of variant came after it.
 #[test]
-fn a_newer_object_for_the_same_requests_shades_the_older_ones() {
+fn a_newer_object_for_the_same_requests_supersedes_the_older_ones() {
     let bench = Bench::new(None);
     let of = |field: &str, value: &str| {
         let mut request = wire::Fields::new();
@@ -209,9 +210,9 @@ fn a_newer_object_for_the_same_requests_shades_the_older_ones() {
         object
     };
     let (one, two) = (add(&of("X", "1")), add(&of("X", "2")));
-    assert!(!one.is_shaded() && !two.is_shaded(), "no request fits both");
+    assert!(!one.may_be_superseded() && !two.may_be_superseded(), "no request fits both");
     let all = add(b"");
-    assert!(one.is_shaded() && two.is_shaded() && !all.is_shaded());
+    assert!(one.may_be_superseded() && two.may_be_superseded() && !all.may_be_superseded());
 }
 
 #[test]
@@ -285,9 +286,9 @@ fn what_is_stale_from_the_start_comes_in_for_validation_only() {
 fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 60.0, b"body"));
-    assert!(matches!(bench.ask(101.0, Suits::Yes, None), Found::Hit(_)));
+    assert!(matches!(bench.ask(101.0, Acceptance::Yes, None), Found::Hit(_)));
     let Found::Miss(busy, Some(stored), Reason::RequestNoCache) =
-        bench.ask(101.0, Suits::No(Reason::RequestNoCache), None)
+        bench.ask(101.0, Acceptance::No(Reason::RequestNoCache), None)
     else {
         panic!("it is to be validated")
     };
@@ -297,11 +298,11 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
     drop(busy);
     // Past its grace it is there for those who take it stale, as long as it is kept.
     stored.set_times(100.0, 60.0, 10.0, 50.0);
-    assert!(matches!(bench.ask(200.0, Suits::Stale, None), Found::Stale(_, None, _)));
-    assert!(matches!(bench.ask(230.0, Suits::Stale, None), Found::Miss(..)));
-    assert!(matches!(bench.ask(165.0, Suits::Yes, None), Found::Stale(_, Some(_), _)));
+    assert!(matches!(bench.ask(200.0, Acceptance::Stale, None), Found::Stale(_, None, _)));
+    assert!(matches!(bench.ask(230.0, Acceptance::Stale, None), Found::Miss(..)));
+    assert!(matches!(bench.ask(165.0, Acceptance::Yes, None), Found::Stale(_, Some(_), _)));
     assert!(matches!(
-        bench.ask(165.0, Suits::No(Reason::RequestNoCache), None),
+        bench.ask(165.0, Acceptance::No(Reason::RequestNoCache), None),
         Found::Miss(_, Some(_), Reason::Expired)
     ));
 }
@@ -310,47 +311,49 @@ fn rfc9111_5_2_1_a_request_may_ask_for_more_than_freshness() {
 fn rfc9111_4_nobody_waits_for_what_only_its_own_request_may_use() {
     let bench = Bench::new(None);
     bench.miss(key(1), 101.0, b"").insert(bench.object(key(1), b"", 0, 1.0, b"body"));
-    let Found::Miss(_busy, ..) = bench.ask(150.0, Suits::Yes, None) else { panic!("it is stale") };
-    let Found::Wait(waited) = bench.ask(150.0, Suits::Yes, None) else { panic!("one validates it") };
+    let Found::Miss(_busy, ..) = bench.ask(150.0, Acceptance::Yes, None) else { panic!("it is stale") };
+    let Found::Wait(waited) = bench.ask(150.0, Acceptance::Yes, None) else { panic!("one validates it") };
     assert_eq!(waited.missed, Reason::Expired);
     // A waiter that finds something newer, and stale at once, does not queue up again.
     let before = Waited { best: Some(99.0), ..waited };
-    assert!(matches!(bench.ask(150.0, Suits::Yes, Some(before)), Found::Miss(..)));
+    assert!(matches!(bench.ask(150.0, Acceptance::Yes, Some(before)), Found::Miss(..)));
 }
 
-/// A request that insists on `how`, and on an object that does not do by itself.
-fn insist(bench: &Bench, one: &Option<Arc<Insistent>>, waiter: Option<(u64, &Waker)>) -> Found {
-    let asks = |_: &Object, brought| if brought { Suits::Yes } else { Suits::No(Reason::RequestNoCache) };
+/// A request that needs confirmation, and takes no object that was not brought for it.
+fn confirm(bench: &Bench, one: &Option<Arc<PendingConfirmation>>, waiter: Option<(u64, &Waker)>) -> Found {
+    let accepts =
+        |_: &Object, brought| if brought { Acceptance::Yes } else { Acceptance::No(Reason::RequestNoCache) };
     let (fits, predict) = (|_: &Object| true, |_: &Object| Vec::new());
     let query = Query {
         rfc: true,
-        asks: Some(&asks),
-        insistent: one.as_ref(),
+        accepts: Some(&accepts),
+        pending_confirmation: one.as_ref(),
         ..plain(key(1), 101.0, &fits, &predict)
     };
     bench.index.lookup(&query, waiter)
 }
 
 #[test]
-fn rfc9111_5_2_1_4_who_insists_shares_a_fetch_that_insists_as_much() {
+fn rfc9111_5_2_1_4_requests_for_confirmation_share_fetches_that_confirm_as_much() {
     let bench = Bench::new(None);
     let waker = Waker::from(Arc::new(Count::default()));
-    let (validation, reload) = (Insistent::new(Insists::Validation), Insistent::new(Insists::Reload));
+    let (validation, reload) =
+        (PendingConfirmation::new(Confirmation::Validation), PendingConfirmation::new(Confirmation::Reload));
     let plain = bench.miss(key(1), 101.0, b"");
-    let Found::Miss(asked, ..) = insist(&bench, &validation, None) else {
+    let Found::Miss(asked, ..) = confirm(&bench, &validation, None) else {
         panic!("a plain fetch will not do")
     };
-    let Found::Miss(again, ..) = insist(&bench, &reload, None) else { panic!("nor will a validation") };
-    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
-    assert!(matches!(insist(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
+    let Found::Miss(again, ..) = confirm(&bench, &reload, None) else { panic!("nor will a validation") };
+    assert!(matches!(confirm(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
+    assert!(matches!(confirm(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
     assert!(matches!(bench.look(key(1), 101.0, b"", Some((9, &waker))), Found::Wait(_)));
     // A validation's object is for who waits for that, and for who takes anything.
     asked.insert(bench.object(key(1), b"", 0, 60.0, b"validated"));
-    assert!(matches!(insist(&bench, &validation, None), Found::Hit(_)));
+    assert!(matches!(confirm(&bench, &validation, None), Found::Hit(_)));
     assert!(matches!(bench.look(key(1), 101.0, b"", None), Found::Hit(_)));
-    assert!(matches!(insist(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
+    assert!(matches!(confirm(&bench, &reload, Some((8, &waker))), Found::Wait(_)));
     again.insert(bench.object(key(1), b"", 0, 60.0, b"reloaded"));
-    let Found::Hit(reloaded) = insist(&bench, &reload, None) else { panic!("it was brought for it") };
+    let Found::Hit(reloaded) = confirm(&bench, &reload, None) else { panic!("it was brought for it") };
     // What was asked for with less comes too late.
     let late = bench.object(key(1), b"", 0, 60.0, b"from some cache");
     plain.insert(Arc::clone(&late));
@@ -358,17 +361,17 @@ fn rfc9111_5_2_1_4_who_insists_shares_a_fetch_that_insists_as_much() {
 }
 
 #[test]
-fn what_another_fetch_brings_is_not_for_who_insists() {
+fn a_request_for_confirmation_takes_nothing_from_another_fetch() {
     let bench = Bench::new(None);
     let waker = Waker::from(Arc::new(Count::default()));
-    let validation = Insistent::new(Insists::Validation);
+    let validation = PendingConfirmation::new(Confirmation::Validation);
     let plain = bench.miss(key(1), 101.0, b"");
-    let Found::Miss(asked, ..) = insist(&bench, &validation, None) else {
+    let Found::Miss(asked, ..) = confirm(&bench, &validation, None) else {
         panic!("a plain fetch will not do")
     };
-    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
+    assert!(matches!(confirm(&bench, &validation, Some((7, &waker))), Found::Wait(_)));
     plain.insert(bench.object(key(1), b"", 0, 60.0, b"plain"));
-    assert!(matches!(insist(&bench, &validation, Some((7, &waker))), Found::Wait(_)), "its own still runs");
+    assert!(matches!(confirm(&bench, &validation, Some((7, &waker))), Found::Wait(_)), "its own still runs");
     drop(asked);
-    assert!(matches!(insist(&bench, &validation, None), Found::Miss(..)), "and has failed");
+    assert!(matches!(confirm(&bench, &validation, None), Found::Miss(..)), "and has failed");
 }

@@ -15,21 +15,21 @@ use store::{Flags, Object};
 /// A segment's life is its master's; this only has to be longer. About 30 years.
 pub const TTL: Seconds = 1e9;
 
-/// What there is of a segment.
+/// The state of a segment.
 #[derive(Debug)]
 pub enum Claim {
-    /// It is there, perhaps still growing.
+    /// It is stored, or arriving.
     Present(Arc<Object>),
     /// It is on a device, and being loaded.
     Loading,
-    /// Somebody else fetches it.
+    /// Another request fetches it.
     Busy,
-    /// The right and duty to fetch it.
+    /// The caller has to fetch it.
     Mine(Busy),
 }
 
-/// Asks for segment `number` under `base`. With `waiter`, who finds it busy or being loaded is woken when that ends.
-/// `loads` is what the reader learnt of segments on devices; `impatient` does not wait for others.
+/// Looks up segment `number` under `base`. If it is busy or being loaded, `waiter` is woken when that ends. `loads` are the
+/// reader's loads of segments from devices; an `impatient` reader does not wait for other fetches.
 pub fn claim(
     index: &Arc<Index>,
     base: &Key,

@@ -146,7 +146,7 @@ mod tests {
             Self { index, store }
         }
 
-        fn object(&self, key: Key, status: u16, plan: Option<Box<[u8]>>, body: &[u8]) -> Arc<Object> {
+        fn object(&self, key: Key, status: u16, layout: Option<Box<[u8]>>, body: &[u8]) -> Arc<Object> {
             let attributes = Attributes {
                 origin_time: 100.0,
                 ttl: TTL,
@@ -161,8 +161,8 @@ mod tests {
                 Creation { key, attributes, variant: b"", head: b"", length: Some(body.len() as u64) };
             let mut fill = self.store.begin(&creation).expect("there is room");
             fill.append(body).expect("there is room");
-            if let Some(plan) = plan {
-                fill.set_plan(plan).expect("there is room");
+            if let Some(layout) = layout {
+                fill.set_plan(layout).expect("there is room");
             }
             let object = Arc::clone(fill.object());
             fill.commit();
@@ -182,7 +182,7 @@ mod tests {
             let layout =
                 Layout { total: 1000, segment: 100, generation: [generation; 16], stays: false, validator };
             let master = self.object(KEY, 200, Some(layout.to_bytes()), b"");
-            let base = Pieces::of(&master).expect("it has a plan").base;
+            let base = Pieces::of(&master).expect("it has a layout").base;
             // No segment, but a place under the key as any.
             match claim_key(&self.index, KEY) {
                 Claim::Mine(busy) => busy.insert(Arc::clone(&master)),

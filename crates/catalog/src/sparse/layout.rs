@@ -1,4 +1,5 @@
-//! What a master says of its segments; kept as its plan.
+//! The layout of an object in segments: its length, and the size, generation and validator of the segments. It is the plan
+//! that the store keeps with the master.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 const FIXED: usize = 34;
 
-/// What makes one version of a representation be told from all others.
+/// What tells one version of a representation from all others.
 ///
 /// Source: RFC 9110, section 8.8.1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Validator {
     Modified(Box<[u8]>),
 }
 
-/// See the module.
+/// The layout of an object in segments. See the module for its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of the whole; never 0.
@@ -42,7 +43,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The plan's bytes.
+    /// The layout's bytes.
     pub fn to_bytes(&self) -> Box<[u8]> {
         let (kind, validator) = match &self.validator {
             Validator::Tag(tag) => (1, tag),
@@ -58,7 +59,7 @@ impl Layout {
         bytes.into_boxed_slice()
     }
 
-    /// Reads a plan; `None` if it is none of a master.
+    /// Reads a layout; `None` if the bytes are none.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let (fixed, validator) = bytes.split_at_checked(FIXED)?;
         let number = |at: usize| fixed[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
@@ -94,23 +95,23 @@ impl Layout {
         (start, start.saturating_add(self.segment).min(self.total))
     }
 
-    /// What the keys of this generation's segments are made from; `master` is the master's key.
+    /// The base of the keys of this generation's segments; `master` is the master's key.
     pub fn base(&self, master: &Key) -> Key {
         Sha256::new().chain_update(master).chain_update(self.generation).finalize().into()
     }
 }
 
-/// A layout, and the base of the keys: what is taken from a master once.
+/// The layout of a master and the base of its segments' keys: read once, kept with the hot object.
 #[derive(Debug)]
 pub struct Pieces {
-    /// What the master says of its segments.
+    /// Its layout.
     pub layout: Layout,
-    /// What the keys of its segments are made from.
+    /// The base of the keys ([`segment_key`]).
     pub base: Key,
 }
 
 impl Pieces {
-    /// Those of `master`, if it is one.
+    /// Reads those of `master`; `None` if it is no master.
     pub fn of(master: &Object) -> Option<Self> {
         let layout = Layout::of_bytes(master.plan()?)?;
         Some(Self { base: layout.base(master.key()), layout })
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_none() {
+    fn what_is_no_layout_is_none() {
         let bytes = layout(25, 10).to_bytes();
         assert!(Layout::of_bytes(&bytes[..33]).is_none());
         assert!(Layout::of_bytes(b"").is_none());
@@ -195,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_is_read_as_it_was_written(
+        fn a_layout_is_read_as_it_was_written(
             total in 1..u64::MAX,
             segment in 1..u64::MAX,
             generation in any::<[u8; 16]>(),

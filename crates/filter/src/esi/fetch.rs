@@ -1,11 +1,11 @@
 //! `esi` and `esi_gzip`: a body read for ESI markup while it is stored, as it is or compressed.
 //!
-//! Compressed, each part that is sent is a run of deflate blocks that end at a whole byte and refer to nothing outside, with
-//! its own checksum in the plan: the compressor is flushed wherever sending turns to leaving out, and starts anew behind what
-//! is left out (an include is where its element was).
+//! In a compressed body, each part that is sent is a run of deflate blocks that end at a whole byte and refer to nothing
+//! outside, with its own checksum in the script. So the compressor is flushed wherever sending turns to leaving out, and
+//! starts anew behind the part that is left out (an include is where its element was).
 
 use super::parse::{Level, Options, Parser, Sink};
-use super::plan::{Include, Piece, Writer};
+use super::script::{Include, Piece, Writer};
 use crate::gzip::Compressor;
 use crate::{Failure, Filter, Notes, STEP, Took};
 use copal_observe as observe;
@@ -28,9 +28,9 @@ struct Zip {
 }
 
 impl Zip {
-    fn write(&mut self, bytes: &[u8], sends: bool, plan: &mut Writer, out: &mut Vec<u8>) {
+    fn write(&mut self, bytes: &[u8], sends: bool, script: &mut Writer, out: &mut Vec<u8>) {
         if sends != self.sends {
-            self.end_part(plan, out);
+            self.end_part(script, out);
             self.sends = sends;
         }
         if self.sends {
@@ -45,24 +45,24 @@ impl Zip {
     }
 
     /// Ends the part at a whole byte, so that the next may stand elsewhere.
-    fn end_part(&mut self, plan: &mut Writer, out: &mut Vec<u8>) {
+    fn end_part(&mut self, script: &mut Writer, out: &mut Vec<u8>) {
         // What is left out may refer to what is sent before it, but not the other way.
         let flush = if self.sends { DeflateFlush::SyncFlush } else { DeflateFlush::FullFlush };
         self.flush(flush, out);
         let stored = self.compressor.total_out() - self.start;
         if self.sends {
-            plan.send(Piece { stored, plain: self.plain, crc: self.crc });
+            script.send(Piece { stored, plain: self.plain, crc: self.crc });
         } else {
-            plan.skip(stored);
+            script.skip(stored);
         }
         self.start = self.compressor.total_out();
         (self.crc, self.plain) = (0, 0);
     }
 }
 
-/// Takes what the parser finds into body and plan.
+/// Takes what the parser finds into body and script.
 struct Collect<'step> {
-    plan: &'step mut Writer,
+    script: &'step mut Writer,
     zip: Option<&'step mut Zip>,
     out: &'step mut Vec<u8>,
     notes: &'step mut dyn Notes,
@@ -72,13 +72,13 @@ impl Collect<'_> {
     fn bytes(&mut self, bytes: &[u8], sends: bool) {
         let length = bytes.len() as u64;
         match &mut self.zip {
-            Some(zip) => zip.write(bytes, sends, self.plan, self.out),
+            Some(zip) => zip.write(bytes, sends, self.script, self.out),
             None => {
                 self.out.extend_from_slice(bytes);
                 if sends {
-                    self.plan.send(Piece { stored: length, ..Piece::default() });
+                    self.script.send(Piece { stored: length, ..Piece::default() });
                 } else {
-                    self.plan.skip(length);
+                    self.script.skip(length);
                 }
             }
         }
@@ -96,9 +96,9 @@ impl Sink for Collect<'_> {
 
     fn include(&mut self, include: &Include<'_>) {
         if let Some(zip) = &mut self.zip {
-            zip.end_part(self.plan, self.out);
+            zip.end_part(self.script, self.out);
         }
-        self.plan.include(include);
+        self.script.include(include);
     }
 
     fn complain(&mut self, level: Level, offset: u64, what: &str) {
@@ -123,7 +123,7 @@ impl Sink for Collect<'_> {
 /// See the module.
 pub struct Esi {
     parser: Parser,
-    plan: Option<Writer>,
+    script: Option<Writer>,
     zip: Option<Zip>,
     /// The most bytes that are parsed at once: all, or for a test as few as one.
     piece: usize,
@@ -134,13 +134,13 @@ impl Esi {
     /// For a document whose URL is `url`. `compressor` if it is to be stored compressed. `chop` makes the parser see small
     /// pieces (the debug bit `esi_chop`).
     pub fn new(options: Options, url: &[u8], compressor: Option<Compressor>, chop: bool) -> Self {
-        let mut plan = Writer::new(compressor.is_some());
+        let mut script = Writer::new(compressor.is_some());
         let zip = compressor.map(|compressor| {
-            plan.skip(HEADER);
+            script.skip(HEADER);
             Zip { compressor, start: HEADER, crc: 0, plain: 0, sends: true, failed: false }
         });
         let piece = if chop { 3 } else { STEP };
-        Self { parser: Parser::new(options, url), plan: Some(plan), zip, piece, closed: false }
+        Self { parser: Parser::new(options, url), script: Some(script), zip, piece, closed: false }
     }
 }
 
@@ -152,23 +152,23 @@ impl Filter for Esi {
         out: &mut Vec<u8>,
         notes: &mut dyn Notes,
     ) -> Result<Took, Failure> {
-        let Some(plan) = &mut self.plan else { return Ok(Took { bytes: input.len(), done: true }) };
+        let Some(script) = &mut self.script else { return Ok(Took { bytes: input.len(), done: true }) };
         let part = &input[..input.len().min(STEP)];
         let done = end && part.len() == input.len();
-        let mut collect = Collect { plan, zip: self.zip.as_mut(), out, notes };
+        let mut collect = Collect { script, zip: self.zip.as_mut(), out, notes };
         for piece in part.chunks(self.piece) {
             self.parser.feed(piece, &mut collect);
         }
         if done {
             self.parser.finish(&mut collect);
             if let Some(zip) = &mut self.zip {
-                zip.end_part(plan, out);
+                zip.end_part(script, out);
                 // As long as Varnish's, which flushes once more.
                 zip.flush(DeflateFlush::FullFlush, out);
                 zip.flush(DeflateFlush::Finish, out);
             }
         }
-        if plan.is_too_long() {
+        if script.is_too_long() {
             return Err(Failure::TooMuchMarkup);
         }
         match &self.zip {
@@ -186,14 +186,14 @@ impl Filter for Esi {
     }
 
     fn take_plan(&mut self) -> Option<Box<[u8]>> {
-        let plan = self.plan.take()?;
-        self.parser.found().then(|| plan.finish())
+        let script = self.script.take()?;
+        self.parser.found().then(|| script.finish())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{Place, Step};
+    use super::super::script::{ScriptReader, Step};
     use super::*;
     use crate::Chain;
     use crate::stitch::Stitch;
@@ -209,18 +209,19 @@ mod tests {
         let stored = run(&mut chain, document, chop, &mut heard).expect("everything can be parsed");
         heard.records.retain(|record| !record.starts_with("Gzip"));
         let sent = match chain.take_plan() {
-            Some(plan) => deliver(&plan, &stored, zipped),
+            Some(script) => deliver(&script, &stored, zipped),
             None => stored.clone(),
         };
         if zipped { (gunzip(&stored), gunzip(&sent), heard.records) } else { (stored, sent, heard.records) }
     }
 
-    fn deliver(plan: &[u8], stored: &[u8], zipped: bool) -> Vec<u8> {
-        let (mut place, mut at, mut out, mut stitch) = (Place::first(), 0, Vec::new(), Stitch::default());
+    fn deliver(script: &[u8], stored: &[u8], zipped: bool) -> Vec<u8> {
+        let (mut reader, mut at, mut out, mut stitch) =
+            (ScriptReader::first(), 0, Vec::new(), Stitch::default());
         if zipped {
             stitch.begin(&mut out);
         }
-        while let Some(step) = place.next(plan) {
+        while let Some(step) = reader.next(script) {
             match step {
                 Step::Skip(count) => at += count as usize,
                 Step::Send(piece) => {

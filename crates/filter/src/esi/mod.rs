@@ -1,9 +1,9 @@
 //! Edge Side Includes: markup in a body that takes parts out of it and puts the bodies of other requests in.
 //!
-//! On fetch, [`parse`] reads the markup as it streams by, [`fetch`] hands the body on as it is (or compressed, so that it can
-//! be taken apart without being expanded) and beside it a [`plan`]: which bytes are sent, which are left out, and where the
-//! includes are. Delivery walks the plan ([`plan::Place`]) and puts the
-//! included bodies in; that takes requests, and is not done here. Where the body says nothing to ESI there is no plan.
+//! On fetch, [`parse`] reads the markup as it streams by. [`fetch`] hands the body on as it is (or compressed, so that it can
+//! be taken apart without being expanded), and beside it a [`script`]: which bytes are sent, which are left out, and where
+//! the includes are. Delivery follows the script ([`script::ScriptReader`]) and puts the included bodies in; that takes
+//! requests, and is not done here. A body without markup gets no script.
 //!
 //! Source: W3C Note "ESI Language Specification 1.0" for the elements; Varnish for what it makes of them.
 
@@ -12,4 +12,4 @@ pub mod fetch;
 #[cfg(test)]
 mod model;
 pub mod parse;
-pub mod plan;
+pub mod script;

@@ -15,7 +15,7 @@
 //! and passed over, as Varnish does, in its words.
 
 use super::attributes::{Attributes, Next, is_blank, unescape};
-use super::plan::Include;
+use super::script::Include;
 
 /// The longest of what a `<` may begin, and so the most that is held back.
 const HELD_MAX: usize = b"</esi:include".len();

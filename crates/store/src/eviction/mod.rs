@@ -7,7 +7,7 @@
 //!   no room > Order::evict                         looks at the bits, and only now learns what was used
 //! ```
 //!
-//! A policy knows no objects: it orders whatever has a digest, a place in the order and a count of uses ([`Item`]), so that
+//! A policy knows no objects: it orders whatever has a digest, a position in the order and a count of uses ([`Item`]), so that
 //! `copal sim` runs the code that the store runs.
 
 pub(crate) mod ghost;
@@ -22,7 +22,7 @@ pub mod uses;
 use s3fifo::S3Fifo;
 use second_chance::SecondChance;
 use sieve::Sieve;
-pub use slab::Place;
+pub use slab::Position;
 use std::fmt::Debug;
 use std::sync::Arc;
 use uses::Uses;
@@ -36,7 +36,7 @@ pub trait Item {
     fn digest(&self) -> u64;
 
     /// Where it stands in the order. An item is in one order at most.
-    fn place(&self) -> &Place;
+    fn position(&self) -> &Position;
 
     /// How often it was used since the order last looked.
     fn uses(&self) -> Uses<'_>;
@@ -47,8 +47,8 @@ impl<T: Item> Item for Arc<T> {
         T::digest(self)
     }
 
-    fn place(&self) -> &Place {
-        T::place(self)
+    fn position(&self) -> &Position {
+        T::position(self)
     }
 
     fn uses(&self) -> Uses<'_> {
@@ -62,8 +62,8 @@ pub trait Order<T: Item>: Debug {
     /// more than any memory holds, further ones stay out of it.
     fn insert(&mut self, item: &T, size: u64);
 
-    /// Takes out the item that stands in `place` and returns the order's own hold on it; `None` if it is not in the order.
-    fn remove(&mut self, place: &Place) -> Option<T>;
+    /// Takes out the item at `position` and returns the order's own reference to it; `None` if it is not in the order.
+    fn remove(&mut self, position: &Position) -> Option<T>;
 
     /// Takes out the first item, by the policy's order, of which `may_go` is true, in at most `looks` looks at items; `None`
     /// if none was found. One that was used, or may not go, is passed over and may come up again later.

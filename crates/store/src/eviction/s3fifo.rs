@@ -20,7 +20,7 @@
 //! is as good or better in the figures of `docs/decisions/eviction.md`.
 
 use super::ghost::Ghost;
-use super::slab::{List, NONE, Place, Slab};
+use super::slab::{List, NONE, Position, Slab};
 use super::{Item, Order};
 
 /// The small list has one part in so many of the bytes.
@@ -80,7 +80,7 @@ impl<T: Item> S3Fifo<T> {
         let queue = if in_main { &mut self.main } else { &mut self.small };
         queue.units -= units;
         let kept = self.slab.take(&mut queue.list, slot)?;
-        kept.item.place().clear();
+        kept.item.position().clear();
         Some(kept.item)
     }
 
@@ -130,7 +130,7 @@ impl<T: Item> S3Fifo<T> {
 
 impl<T: Item + Clone + std::fmt::Debug> Order<T> for S3Fifo<T> {
     fn insert(&mut self, item: &T, size: u64) {
-        if item.place().slot().is_some() {
+        if item.position().slot().is_some() {
             return;
         }
         let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX);
@@ -140,12 +140,12 @@ impl<T: Item + Clone + std::fmt::Debug> Order<T> for S3Fifo<T> {
         let kept = Kept { item: item.clone(), units, in_main };
         if let Some(slot) = self.slab.insert(&mut queue.list, kept) {
             queue.units += u64::from(units);
-            item.place().set(slot);
+            item.position().set(slot);
         }
     }
 
-    fn remove(&mut self, place: &Place) -> Option<T> {
-        self.take(place.slot()?)
+    fn remove(&mut self, position: &Position) -> Option<T> {
+        self.take(position.slot()?)
     }
 
     fn evict(&mut self, looks: usize, may_go: &dyn Fn(&T) -> bool) -> Option<T> {

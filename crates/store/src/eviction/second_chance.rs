@@ -3,7 +3,7 @@
 //! Items go in at the young end and out at the old one. Eviction passes over what was used since it last looked, or is
 //! being used, and moves it to the young end. Source: Corbato, "A paging experiment with the Multics system", 1968.
 
-use super::slab::{List, Place, Slab};
+use super::slab::{List, Position, Slab};
 use super::{Item, Order};
 
 /// Items from the next to go to the last.
@@ -23,22 +23,22 @@ impl<T> Default for SecondChance<T> {
 impl<T: Item> SecondChance<T> {
     fn take(&mut self, slot: u32) -> Option<T> {
         let item = self.slab.take(&mut self.all, slot)?;
-        item.place().clear();
+        item.position().clear();
         Some(item)
     }
 }
 
 impl<T: Item + Clone + std::fmt::Debug> Order<T> for SecondChance<T> {
     fn insert(&mut self, item: &T, _size: u64) {
-        if item.place().slot().is_none()
+        if item.position().slot().is_none()
             && let Some(slot) = self.slab.insert(&mut self.all, item.clone())
         {
-            item.place().set(slot);
+            item.position().set(slot);
         }
     }
 
-    fn remove(&mut self, place: &Place) -> Option<T> {
-        self.take(place.slot()?)
+    fn remove(&mut self, position: &Position) -> Option<T> {
+        self.take(position.slot()?)
     }
 
     fn evict(&mut self, looks: usize, may_go: &dyn Fn(&T) -> bool) -> Option<T> {

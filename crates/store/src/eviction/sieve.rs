@@ -14,7 +14,7 @@
 //!
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024, algorithm 1.
 
-use super::slab::{List, NONE, Place, Slab};
+use super::slab::{List, NONE, Position, Slab};
 use super::{Item, Order};
 
 /// Items in the order in which they came, and the hand.
@@ -44,22 +44,22 @@ impl<T: Item> Sieve<T> {
             self.hand = self.slab.younger(slot);
         }
         let item = self.slab.take(&mut self.all, slot)?;
-        item.place().clear();
+        item.position().clear();
         Some(item)
     }
 }
 
 impl<T: Item + Clone + std::fmt::Debug> Order<T> for Sieve<T> {
     fn insert(&mut self, item: &T, _size: u64) {
-        if item.place().slot().is_none()
+        if item.position().slot().is_none()
             && let Some(slot) = self.slab.insert(&mut self.all, item.clone())
         {
-            item.place().set(slot);
+            item.position().set(slot);
         }
     }
 
-    fn remove(&mut self, place: &Place) -> Option<T> {
-        self.take(place.slot()?)
+    fn remove(&mut self, position: &Position) -> Option<T> {
+        self.take(position.slot()?)
     }
 
     fn evict(&mut self, looks: usize, may_go: &dyn Fn(&T) -> bool) -> Option<T> {

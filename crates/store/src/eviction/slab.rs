@@ -12,15 +12,15 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Where an item stands in its order, if it is in one; read and written under the order's lock only.
 #[derive(Debug)]
-pub struct Place(AtomicU32);
+pub struct Position(AtomicU32);
 
-impl Default for Place {
+impl Default for Position {
     fn default() -> Self {
         Self(AtomicU32::new(NONE))
     }
 }
 
-impl Place {
+impl Position {
     pub(super) fn slot(&self) -> Option<u32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|slot| *slot != NONE)
     }

@@ -1,6 +1,6 @@
 //! What holds for every policy, and small cases of each.
 
-use super::{Item, Order, Place, Policy, uses::Uses};
+use super::{Item, Order, Policy, Position, uses::Uses};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU8;
 #[derive(Debug)]
 struct Thing {
     name: u8,
-    place: Place,
+    position: Position,
     marks: AtomicU8,
 }
 
@@ -18,8 +18,8 @@ impl Item for Thing {
         u64::from(self.name + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn place(&self) -> &Place {
-        &self.place
+    fn position(&self) -> &Position {
+        &self.position
     }
 
     fn uses(&self) -> Uses<'_> {
@@ -28,7 +28,7 @@ impl Item for Thing {
 }
 
 fn thing(name: u8) -> Arc<Thing> {
-    Arc::new(Thing { name, place: Place::default(), marks: AtomicU8::new(0) })
+    Arc::new(Thing { name, position: Position::default(), marks: AtomicU8::new(0) })
 }
 
 /// Steps with blanks between: `a` stores a, or uses it if it is there; `a:5` stores it with 5 KiB, else it has one; `-a` removes it,
@@ -46,7 +46,7 @@ fn check(policy: Policy, steps: &str, expected: &str) {
     for step in steps.split_whitespace() {
         match step.as_bytes() {
             b"*" => _ = evict(&mut *order, &pinned, &mut went).map(|name| there.remove(&name)),
-            [b'-', name] => _ = order.remove(&there.remove(name).unwrap().place),
+            [b'-', name] => _ = order.remove(&there.remove(name).unwrap().position),
             [b'!', name] => _ = pinned.insert(*name),
             [name, size @ ..] => match there.get(name) {
                 Some(thing) => thing.uses().note(),
@@ -178,9 +178,9 @@ impl Model {
             Step::Use(name) => _ = self.there.get(&name).inspect(|thing| thing.uses().note()),
             Step::Remove(name) => {
                 if let Some(thing) = self.there.remove(&name) {
-                    let taken = self.order.remove(thing.place()).expect("it was there");
+                    let taken = self.order.remove(thing.position()).expect("it was there");
                     assert!(Arc::ptr_eq(&taken, &thing));
-                    assert!(self.order.remove(thing.place()).is_none(), "once");
+                    assert!(self.order.remove(thing.position()).is_none(), "once");
                 }
             }
             Step::Pin(name, true) => _ = self.pinned.insert(name),
@@ -207,7 +207,7 @@ impl Model {
     fn gone(&mut self, victim: &Arc<Thing>) {
         let known = self.there.remove(&victim.name).expect("only what was there goes");
         assert!(Arc::ptr_eq(&known, victim));
-        assert!(self.order.remove(victim.place()).is_none());
+        assert!(self.order.remove(victim.position()).is_none());
     }
 }
 

@@ -19,10 +19,10 @@ pub(crate) mod staging;
 pub use arena::FileStatistics;
 pub use options::{Advice, FileOptions, FileSize, OpenError};
 
+use crate::charge::Charge;
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Statistics};
 use crate::eviction::Policy;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use arena::Arena;
@@ -90,11 +90,11 @@ impl Engine for File {
         self.memory.begin_sharing(creation, of)
     }
 
-    fn count(&self, bytes: u64) -> Hold {
+    fn count(&self, bytes: u64) -> Charge {
         self.memory.count(bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
         self.memory.reserve(bytes)
     }
 
@@ -108,6 +108,14 @@ impl Engine for File {
 
     fn set_evict_max(&self, count: u64) {
         self.memory.set_evict_max(count);
+    }
+
+    fn memory(&self) -> u64 {
+        self.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.memory.set_memory_max(bytes);
     }
 
     fn shrink(&self, bytes: u64) -> u64 {

@@ -20,8 +20,8 @@ const FIRST_READ: usize = 256 << 10;
 /// How often a reading thread looks whether it is to end.
 const REST: Duration = Duration::from_secs(60);
 
-/// The life of what has none of its own: a segment's is its master's. About 30 years, in seconds.
-const SEGMENT_TTL: f64 = 1e9;
+/// The life of what has none of its own, in seconds since 1970: a segment's is its master's. In about 3,000 years.
+const SEGMENT_TTL: f64 = 1e11;
 
 /// Loads that wait for a thread.
 #[derive(Default)]
@@ -78,21 +78,45 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
     let object = Arc::clone(fill.object());
     // Asked for again after it was used before: it is worth a faster device.
     let was_used = object.last_use() != 0;
-    // The first bytes are verified before anybody sees the object: who has got nothing yet can be given another.
-    match read_some(&mut fill, &mut reader) {
-        Ok(_) => loaded(Ok(Arc::clone(&object))),
-        Err(why) => return loaded(Err(why)),
-    }
-    loop {
-        match read_some(&mut fill, &mut reader) {
-            Ok(0) => break fill.commit(),
-            Ok(_) => {}
-            // Dropping the fill cuts its readers off.
-            Err(_) => return,
+    // The first bytes are verified before anybody sees the object: who has got nothing yet can be given another. One with a
+    // plan is complete before, as the plan is seen only then.
+    if reader.plan().is_some() {
+        if let Err(why) = read_rest(fill, &mut reader) {
+            return loaded(Err(why));
+        }
+        loaded(Ok(Arc::clone(&object)));
+    } else {
+        if let Err(why) = read_some(&mut fill, &mut reader) {
+            return loaded(Err(why));
+        }
+        loaded(Ok(Arc::clone(&object)));
+        if read_rest(fill, &mut reader).is_err() {
+            // Its readers are cut off.
+            return;
         }
     }
     if was_used && station.tier > 0 && core.takes_any(station.tier - 1) {
-        core.write_soon(&object, station.tier - 1);
+        core.write_soon(&object, core.choose(station.tier - 1));
+    }
+}
+
+/// Reads what is left of the body, and ends the fill.
+fn read_rest(mut fill: Fill, reader: &mut RecordReader) -> Result<(), NotLoaded> {
+    loop {
+        match read_some(&mut fill, reader) {
+            Ok(0) => {
+                fill.commit();
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(why) => {
+                if matches!(why, NotLoaded::Damaged | NotLoaded::Unreadable) {
+                    fill.damage();
+                }
+                // Else dropping it cuts its readers off.
+                return Err(why);
+            }
+        }
     }
 }
 
@@ -129,6 +153,8 @@ fn begin(core: &Core, station: &Station, slot: EntryId) -> Result<(Fill, RecordR
     if let Some(plan) = reader.plan() {
         fill.set_plan(plan.into())?;
     }
+    // All of it before it is shown: who would have to be cut off in the middle can still be given another now.
+    fill.reserve_all()?;
     Ok((fill, reader))
 }
 

@@ -28,16 +28,16 @@ mod writer;
 pub use admission::Admit;
 pub use upkeep::Pace;
 
+use crate::charge::Charge;
 use crate::device::Device;
 use crate::engine::{Creation, Engine, Evictions, Full, Health, Keeper, Loaded, NotLoaded, Statistics};
 use crate::entry::Entry;
 use crate::eviction::Policy;
 use crate::fill::Fill;
-use crate::hold::Hold;
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
-use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, OpenError, Volume};
+use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
 use admission::Admission;
 use drain::Bell;
 use events::DeviceEvents;
@@ -214,6 +214,9 @@ const FORGET_FROM: usize = 16;
 /// How much of a record is read for its head.
 const HEAD_READ: usize = 16 << 10;
 
+/// More fills than this do not wait for devices. Those that gave up waiting count until the others are woken.
+const FILLS_MAX: usize = 10_000;
+
 /// Threads that read from each device.
 const READERS: usize = 4;
 
@@ -325,16 +328,29 @@ impl Core {
         self.choose(tier).is_some_and(|station| station.tier == tier)
     }
 
-    /// Some of what waits was written: fills look again.
+    /// Some of what waits was written: fills look again, if that was enough.
     fn wake_fills(&self) {
+        if self.waiting() > self.behind {
+            return;
+        }
         let waiting = std::mem::take(&mut *self.fills.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives `object` to the writer of a device of `tier`.
-    fn write_soon(&self, object: &Arc<Object>, tier: usize) {
+    /// The device for a new object: of the fastest tier that has one in use, with regions that it surely fits in.
+    fn choose_for(&self, object: &Object) -> Option<&Station> {
+        // Links, and a checksum for each block, come to what it takes in memory.
+        let most = object.whole_size().saturating_add(object.filled() >> 13).saturating_add(LINKS_MAX as u64);
+        let tiers = self.stations.last().map_or(0, |station| station.tier);
+        let mut good = (0..=tiers).filter_map(|tier| self.choose(tier));
+        let first = good.next();
+        first.into_iter().chain(good).find(|station| station.volume.record_max() >= most).or(first)
+    }
+
+    /// Gives `object` to the writer of `station`, if there is one.
+    fn write_soon(&self, object: &Arc<Object>, station: Option<&Station>) {
         let fits = self.waiting() <= self.behind.saturating_mul(2);
-        let Some(station) = self.choose(tier).filter(|_| fits) else {
+        let Some(station) = station.filter(|_| fits) else {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             return;
         };
@@ -350,7 +366,7 @@ impl Keeper for Core {
             return;
         }
         if self.admission.takes(object) {
-            self.write_soon(object, 0);
+            self.write_soon(object, self.choose_for(object));
         }
     }
 
@@ -378,11 +394,15 @@ impl Keeper for Core {
         if self.waiting() <= self.behind {
             return false;
         }
-        self.fills.lock().push(waker.clone());
-        // Written just now: nobody else may call the waker.
-        if self.waiting() <= self.behind {
-            self.wake_fills();
+        {
+            let mut fills = self.fills.lock();
+            if fills.len() >= FILLS_MAX {
+                return false;
+            }
+            fills.push(waker.clone());
         }
+        // Written just now: nobody else may call the waker.
+        self.wake_fills();
         true
     }
 }
@@ -404,11 +424,11 @@ impl Engine for Persistent {
         self.core.memory.begin_sharing(creation, of)
     }
 
-    fn count(&self, bytes: u64) -> Hold {
+    fn count(&self, bytes: u64) -> Charge {
         self.core.memory.count(bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
         self.core.memory.reserve(bytes)
     }
 
@@ -427,6 +447,14 @@ impl Engine for Persistent {
 
     fn set_evict_max(&self, count: u64) {
         self.core.memory.set_evict_max(count);
+    }
+
+    fn memory(&self) -> u64 {
+        self.core.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.core.memory.set_memory_max(bytes);
     }
 
     fn shrink(&self, bytes: u64) -> u64 {
@@ -549,6 +577,8 @@ impl Engine for Persistent {
         for thread in threads {
             let _ = thread.join();
         }
+        // What was used in memory is noted with its entry when it leaves.
+        self.core.memory.evict_all();
         let _ = self.core.keep_bans();
         for station in &self.core.stations {
             // What a device that fails does not take is lost, as in a crash.

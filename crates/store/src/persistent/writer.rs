@@ -9,16 +9,28 @@ use crate::volume::{Facts, Health, NewRecord};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a writing thread looks whether it is to end.
 const REST: Duration = Duration::from_secs(60);
 
+/// How long a record may be collected with others before the device gets it: what a kill of the process loses.
+const COLLECT: Duration = Duration::from_secs(1);
+
 /// Writes what is given to one device until the engine ends, and then what is left.
 pub(super) fn run(core: &Core, index: usize) {
     let station = &core.stations[index];
+    // Since when something is collected, at the earliest.
+    let mut collected: Option<Instant> = None;
     loop {
-        match station.writes.take(REST) {
+        let rest = collected.map_or(REST, |since| COLLECT.saturating_sub(since.elapsed()));
+        if collected.is_some() && rest.is_zero() {
+            // A volume that fails says so by its health.
+            let _ = station.volume.write_collected();
+            collected = None;
+            continue;
+        }
+        match station.writes.take(rest) {
             Taken::One(object) => {
                 let bytes = object.filled();
                 // It may have been taken out of use since the object was given to it.
@@ -26,8 +38,9 @@ pub(super) fn run(core: &Core, index: usize) {
                     Health::Good => station,
                     Health::Draining | Health::Failed => core.choose(station.tier).unwrap_or(station),
                 };
-                if !write(core, target, &object) {
-                    core.unkept.fetch_add(1, Ordering::Relaxed);
+                match write(core, target, &object) {
+                    true => collected = collected.or_else(|| Some(Instant::now())),
+                    false => _ = core.unkept.fetch_add(1, Ordering::Relaxed),
                 }
                 drop(object);
                 station.unwritten.fetch_sub(bytes, Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub enum Fate {
 ///
 /// These are called from within [`Volume::write`](super::Volume::write), `open_record`, `RecordReader::next` and `scrub`,
 /// and `write` holds the lock of its own kind meanwhile: they may call `facts`, `links`, `remove`, `set_times`, `set_ban`
-/// and `note_use`, but not `write`, `flush_data`, `scrub` or `close`; and no thread calls those with a lock held that
+/// and `note_use`, but not `write`, `write_collected`, `flush_data`, `scrub` or `close`; and no thread calls those with a lock held that
 /// these take.
 pub trait Events: Send + Sync {
     /// Asks about a record whose region is to be emptied. At most a quarter of a region is kept, the most used first.

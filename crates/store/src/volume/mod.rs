@@ -248,6 +248,19 @@ impl Volume {
         self.inner.commit()
     }
 
+    /// Hands what records were collected to the device, so that a kill of the process does not lose them; a power cut still
+    /// may. Up to a page of room goes with each call.
+    ///
+    /// # Errors
+    /// The device's; the volume has failed then.
+    pub fn write_collected(&self) -> io::Result<()> {
+        let mut log = self.inner.log.lock();
+        if self.inner.has_failed() {
+            return Err(inner::failed());
+        }
+        self.inner.flush_log(&mut log)
+    }
+
     /// Writes out what records were collected, and makes all durable.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Rebuilding the entries from the records, when journal or checkpoint is lost or not to be trusted.
 //!
 //! What was removed since it was written is not known then. So each entry is stale at once: it has no lifetime and no
-//! grace, and is asked for at the origin before it is served.
+//! grace, is kept for as long as it would have lived, and is asked for at the origin before it is served.
 
 use super::bans::BanLog;
 use super::buffer::Buffer;
@@ -133,7 +133,8 @@ fn scan(device: &dyn Device, superblock: &Superblock, region: u32) -> (u32, Vec<
 }
 
 fn entry_of(header: &RecordHeader, links: Box<[u8]>) -> Found {
-    let stale = Facts { ttl: 0.0, grace: 0.0, ..header.facts };
+    let facts = &header.facts;
+    let stale = Facts { ttl: 0.0, grace: 0.0, keep: facts.ttl.max(0.0) + facts.grace + facts.keep, ..*facts };
     Found {
         known: Known {
             facts: stale.for_entry(&header.key, header.name.location.size),

@@ -11,7 +11,8 @@ fn found(volume: &Volume) -> Vec<(u32, EntryId)> {
     let mut found = Vec::new();
     volume.for_each(|id, facts, links| {
         assert_eq!(links, [facts.variant as u8]);
-        assert_eq!((facts.ttl, facts.grace, facts.keep), (0.0, 0.0, 5.0), "each is stale");
+        // 60 s of life, 10 s of grace and 5 s for which it is kept.
+        assert_eq!((facts.ttl, facts.grace, facts.keep), (0.0, 0.0, 75.0), "each is stale");
         found.push((facts.variant, id));
     });
     found.sort_unstable();

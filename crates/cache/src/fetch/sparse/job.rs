@@ -338,6 +338,8 @@ impl Job {
         if fill.is_windowed() {
             let waited = self.patience.wait(fill, self.patience_max, &self.local).await;
             waited.map_err(|store::fill::NoReaders| Stop::Unwanted)?;
+        } else {
+            self.patience.wait_for_devices(fill).await;
         }
         if fill.room().is_err() {
             self.go_private();

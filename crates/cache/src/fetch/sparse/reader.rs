@@ -19,7 +19,7 @@ use super::channel::{End, JobHandle, Offer};
 use super::job;
 use super::limits::{RUN_MAX, jobs_max, lookahead_max};
 use super::requester::Requester;
-use crate::body::{Aborted, Ready, Source};
+use crate::body::{Aborted, Ready, Source, log_cut};
 use crate::fetch::state::Refusal;
 use crate::known::Known;
 use base::vxid::Vxid;
@@ -102,6 +102,8 @@ pub(crate) struct Reader {
     patience: Option<Pin<Box<Sleep>>>,
     impatient: bool,
     failures: u8,
+    /// Why the segment that was read last broke off, once no more is tried.
+    cut: Option<store::cursor::Cut>,
     /// At least one segment was read.
     begun: bool,
     /// The pause after a failure, before the origin is asked again.
@@ -162,6 +164,7 @@ impl Reader {
             patience: None,
             impatient: false,
             failures: 0,
+            cut: None,
             begun: false,
             pause: None,
             one_at_a_time: false,
@@ -282,14 +285,17 @@ impl Reader {
                 return Poll::Ready(Ok(false));
             }
             if let Some((object, cursor)) = &mut self.open {
-                if let Ok(true) = ready!(cursor.poll_ready(object, context)) {
-                    return Poll::Ready(Ok(true));
-                }
+                let cut = match ready!(cursor.poll_ready(object, context)) {
+                    Ok(true) => return Poll::Ready(Ok(true)),
+                    Ok(false) => None,
+                    Err(cut) => Some(cut),
+                };
                 // It broke off. The bytes up to here are good.
                 self.leave();
                 self.last = None;
                 self.failures += 1;
                 if self.failures > FAILURES_MAX {
+                    self.cut = cut;
                     return Poll::Ready(Err(Aborted));
                 }
             }
@@ -654,6 +660,7 @@ impl Source for Reader {
     }
 
     fn close(&mut self, records: &mut Records) {
+        log_cut(self.cut.take(), records);
         for vxid in self.links.drain(..) {
             records.link(Tag::Link, "bereq", vxid, "segment");
         }

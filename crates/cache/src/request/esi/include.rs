@@ -15,7 +15,7 @@ use copal_base as base;
 use copal_filter as filter;
 use copal_observe as observe;
 use copal_wire as wire;
-use filter::esi::plan;
+use filter::esi::script;
 use observe::{Kind, Tag};
 use std::future::Future;
 use std::pin::Pin;
@@ -52,7 +52,7 @@ pub(crate) struct Include {
 }
 
 impl Include {
-    pub(crate) fn new(include: &plan::Include<'_>) -> Self {
+    pub(crate) fn new(include: &script::Include<'_>) -> Self {
         Self { host: include.host.to_vec(), url: include.url.to_vec(), may_fail: include.may_fail }
     }
 }

@@ -1,7 +1,7 @@
-//! A body put together for a client: what the plan sends of the stored body, and the bodies of the requests it includes.
+//! A body put together for a client: what the script sends of the stored body, and the bodies of the requests it includes.
 //!
 //! ```text
-//! plan:  send > skip > include ----------> send ...
+//! script: send > skip > include ----------> send ...
 //!                      |        ^
 //!                      +> a request of its own (all steps from vcl_recv on) > its body, which may be such a one again
 //! ```
@@ -12,7 +12,7 @@
 
 pub(super) mod include;
 
-use crate::body::{Aborted, Ready, Source};
+use crate::body::{Aborted, Ready, Source, log_cut};
 use crate::exchange::{Exchange, SharedStitch};
 use crate::known::Known;
 use crate::request::step::Outcome;
@@ -21,7 +21,7 @@ use copal_base as base;
 use copal_filter as filter;
 use copal_observe as observe;
 use copal_store as store;
-use filter::esi::plan::{Place, Step, is_gzipped};
+use filter::esi::script::{ScriptReader, Step, is_gzipped};
 use filter::stitch::Member;
 use filter::{Pace, STEP};
 use include::{Include, Includer, Refused};
@@ -38,7 +38,7 @@ const PIECES: usize = 64;
 /// The part of the page that is being delivered.
 #[derive(Default)]
 enum Part {
-    /// Nothing: the plan says what is next.
+    /// Nothing: the script says what is next.
     #[default]
     None,
     /// Bytes of the stored body, up to the cursor's end.
@@ -75,8 +75,8 @@ struct Inclusion {
 pub(super) struct Assembly {
     known: Rc<Known>,
     includer: Rc<Includer>,
-    place: Place,
-    /// Where in the stored body the plan is.
+    reader: ScriptReader,
+    /// Where in the stored body the script is.
     at: u64,
     part: Part,
     /// The gzip stream; none if the whole is plain.
@@ -91,6 +91,8 @@ pub(super) struct Assembly {
     links: Vec<Vxid>,
     /// Why the latest include was not requested.
     refused: Option<Refused>,
+    /// Why the stored body that it is made from has no end.
+    cut: Option<store::cursor::Cut>,
 }
 
 impl std::fmt::Debug for Assembly {
@@ -100,17 +102,17 @@ impl std::fmt::Debug for Assembly {
 }
 
 impl Assembly {
-    /// The body of `known` by its plan. `includer` makes its includes; `above` the gzip stream that this is to be
+    /// The body of `known` by its ESI script. `includer` makes its includes; `above` the gzip stream that this is to be
     /// a part of.
     pub(crate) fn new(known: &Rc<Known>, includer: Includer, above: Option<SharedStitch>) -> Self {
         let is_outermost = above.is_none();
-        let gzipped = known.plan().is_some_and(is_gzipped);
+        let gzipped = known.esi_script().is_some_and(is_gzipped);
         let stitch = gzipped.then(|| above.unwrap_or_default());
         let includer = Includer { stitch: stitch.clone(), ..includer };
         Self {
             known: Rc::clone(known),
             includer: Rc::new(includer),
-            place: Place::first(),
+            reader: ScriptReader::first(),
             at: 0,
             part: Part::None,
             stitch,
@@ -121,6 +123,7 @@ impl Assembly {
             pace: Pace::default(),
             links: Vec::new(),
             refused: None,
+            cut: None,
         }
     }
 
@@ -144,10 +147,14 @@ impl Assembly {
                 Part::Stored(cursor) => {
                     let known = &self.known;
                     let ready = poll_fn(|context| cursor.poll_ready(known, context)).await;
-                    if ready.map_err(|store::cursor::Cut| Aborted)? {
-                        return Ok(true);
+                    match ready {
+                        Ok(true) => return Ok(true),
+                        Ok(false) => self.part = Part::None,
+                        Err(cut) => {
+                            self.cut = Some(cut);
+                            return Err(Aborted);
+                        }
                     }
-                    self.part = Part::None;
                 }
                 Part::Starting(future) => {
                     // Kept in `self`: whoever waits here may stop waiting and come again.
@@ -164,7 +171,7 @@ impl Assembly {
         }
     }
 
-    /// Takes the next step of the plan.
+    /// Takes the next step of the script.
     fn next(&mut self) {
         if !std::mem::replace(&mut self.begun, true)
             && self.is_outermost
@@ -172,7 +179,7 @@ impl Assembly {
         {
             return stitch.borrow_mut().begin(&mut self.out);
         }
-        let step = self.known.plan().and_then(|plan| self.place.next(plan));
+        let step = self.known.esi_script().and_then(|script| self.reader.next(script));
         match step {
             Some(Step::Skip(count)) => self.at = self.at.saturating_add(count),
             Some(Step::Send(piece)) => {
@@ -334,6 +341,7 @@ impl Source for Assembly {
         if let Some(refused) = self.refused.take() {
             records.fmt(Tag::VCL_Error, format_args!("{refused}"));
         }
+        log_cut(self.cut.take(), records);
     }
 
     fn joins_stream(&self) -> bool {

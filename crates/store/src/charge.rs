@@ -1,5 +1,5 @@
-//! Bytes that are no object's and still use a store's memory: a response on its way to one client, a request body kept for
-//! its fetch. They show in the store's statistics for as long as they are there.
+//! Bytes charged to a store that are not an object's: a response on its way to one client, a request body kept for its
+//! fetch. They show in the store's statistics until the charge is dropped.
 
 use crate::engine::Full;
 use crate::memory::Space;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 /// A count of bytes against a store, given back on drop.
 #[derive(Debug)]
-pub struct Hold {
+pub struct Charge {
     space: Arc<Space>,
     bytes: u64,
     /// Counts against the size, as a stored object does.
     reserved: bool,
 }
 
-impl Hold {
+impl Charge {
     /// Counts `bytes` as held. They do not count against the size: what has to pass is not stopped by a full store.
     pub(crate) fn count(space: &Arc<Space>, bytes: u64) -> Self {
         space.request();
@@ -39,7 +39,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for Charge {
     fn drop(&mut self) {
         self.space.shrunk(self.bytes, !self.reserved);
     }
@@ -60,12 +60,12 @@ mod tests {
     #[test]
     fn what_is_counted_shows_and_goes() {
         let memory = Memory::new("s", Some(1000), Arc::new(Nobody));
-        let mut hold = memory.count(4000);
+        let mut charge = memory.count(4000);
         let now = memory.statistics();
         assert_eq!((now.requests, now.bytes, now.linked, now.bytes_total), (1, 4000, 0, 4000));
-        hold.replace(10);
+        charge.replace(10);
         assert_eq!((memory.statistics().bytes, memory.statistics().bytes_total), (10, 4010));
-        drop(hold);
+        drop(charge);
         let now = memory.statistics();
         assert_eq!((now.requests, now.bytes, now.bytes_freed), (1, 0, 4010));
     }

@@ -20,18 +20,18 @@ const GZIPPED: u8 = b'Z';
 /// Flags of an include.
 const CONTINUE: u8 = 1;
 
-/// The most bytes of a plan.
-const PLAN_MAX: usize = 8 << 20;
+/// The most bytes of a script.
+const SCRIPT_MAX: usize = 8 << 20;
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'plan> {
+pub enum Step<'script> {
     /// Leave out so many bytes of the stored body.
     Skip(u64),
     /// Send so many.
     Send(Piece),
     /// Include a body.
-    Include(Include<'plan>),
+    Include(Include<'script>),
 }
 
 /// A part of the stored body that is sent.
@@ -47,16 +47,16 @@ pub struct Piece {
 
 /// What is included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Include<'plan> {
+pub struct Include<'script> {
     /// Empty: the same as of the request that includes.
-    pub host: &'plan [u8],
+    pub host: &'script [u8],
     /// As the request line is to have it.
-    pub url: &'plan [u8],
+    pub url: &'script [u8],
     /// `onerror="continue"`.
     pub may_fail: bool,
 }
 
-/// Writes a plan.
+/// Writes a script.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -68,7 +68,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A plan without a step, for a body that is stored as a gzip stream or as it came.
+    /// A script without a step, for a body that is stored as a gzip stream or as it came.
     pub fn new(gzipped: bool) -> Self {
         Self { bytes: vec![if gzipped { GZIPPED } else { PLAIN }], gzipped, skip: 0, piece: 0 }
     }
@@ -130,35 +130,35 @@ impl Writer {
 
     /// Whether it has become longer than is kept.
     pub fn is_too_long(&self) -> bool {
-        self.bytes.len() > PLAN_MAX
+        self.bytes.len() > SCRIPT_MAX
     }
 
-    /// The plan's bytes.
+    /// The script's bytes.
     pub fn finish(mut self) -> Box<[u8]> {
         self.flush();
         self.bytes.into_boxed_slice()
     }
 }
 
-/// Whether the body that goes with `plan` is a gzip stream.
-pub fn is_gzipped(plan: &[u8]) -> bool {
-    plan.first() == Some(&GZIPPED)
+/// Whether the body that goes with `script` is a gzip stream.
+pub fn is_gzipped(script: &[u8]) -> bool {
+    script.first() == Some(&GZIPPED)
 }
 
-/// A reader's place in a plan.
+/// Reads a script step by step; keeps how far it came.
 #[derive(Debug, Clone, Copy)]
-pub struct Place(usize);
+pub struct ScriptReader(usize);
 
-impl Place {
+impl ScriptReader {
     /// Before the first step.
     pub fn first() -> Self {
         Self(1)
     }
 
-    /// The next step of `plan`; `None` at the end, or where it is no plan.
-    pub fn next<'plan>(&mut self, plan: &'plan [u8]) -> Option<Step<'plan>> {
-        let gzipped = is_gzipped(plan);
-        let mut rest = plan.get(self.0..)?;
+    /// The next step of `script`; `None` at the end, or where it is no script.
+    pub fn next<'script>(&mut self, script: &'script [u8]) -> Option<Step<'script>> {
+        let gzipped = is_gzipped(script);
+        let mut rest = script.get(self.0..)?;
         let step = match take(&mut rest, 1)?[0] {
             b's' => Step::Skip(number(&mut rest)?),
             b'v' => {
@@ -179,12 +179,12 @@ impl Place {
             }
             _ => return None,
         };
-        self.0 = plan.len() - rest.len();
+        self.0 = script.len() - rest.len();
         Some(step)
     }
 }
 
-fn take<'plan>(rest: &mut &'plan [u8], count: usize) -> Option<&'plan [u8]> {
+fn take<'script>(rest: &mut &'script [u8], count: usize) -> Option<&'script [u8]> {
     let (taken, more) = rest.split_at_checked(count)?;
     *rest = more;
     Some(taken)
@@ -207,9 +207,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn steps(plan: &[u8]) -> Vec<Step<'_>> {
-        let mut place = Place::first();
-        std::iter::from_fn(|| place.next(plan)).collect()
+    fn steps(script: &[u8]) -> Vec<Step<'_>> {
+        let mut reader = ScriptReader::first();
+        std::iter::from_fn(|| reader.next(script)).collect()
     }
 
     #[test]
@@ -226,8 +226,8 @@ mod tests {
             writer.include(&include);
             writer.include(&other);
             writer.skip(u64::MAX >> 1);
-            let plan = writer.finish();
-            assert_eq!(is_gzipped(&plan), gzipped);
+            let script = writer.finish();
+            assert_eq!(is_gzipped(&script), gzipped);
             let expected = [
                 Step::Skip(11),
                 Step::Send(piece),
@@ -235,7 +235,7 @@ mod tests {
                 Step::Include(other),
                 Step::Skip(u64::MAX >> 1),
             ];
-            assert_eq!(steps(&plan), expected);
+            assert_eq!(steps(&script), expected);
         }
     }
 
@@ -249,8 +249,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(plan in prop::collection::vec(any::<u8>(), 0..100)) {
-            prop_assert!(steps(&plan).len() <= plan.len());
+        fn any_bytes_are_read_without_a_panic(script in prop::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert!(steps(&script).len() <= script.len());
         }
     }
 }
