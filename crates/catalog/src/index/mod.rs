@@ -17,6 +17,8 @@ pub mod confirmation;
 mod head;
 pub mod hot;
 pub mod lookup;
+#[cfg(test)]
+mod moved;
 pub mod purge;
 pub mod tags;
 #[cfg(test)]
