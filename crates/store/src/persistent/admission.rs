@@ -22,6 +22,26 @@ pub enum Admit {
     Second,
 }
 
+/// Which objects that are loaded from a slower tier are worth a place in the faster one: those that are loaded again before as
+/// many others were as the faster tier has entries. Others would drive out what is asked for more often.
+#[derive(Debug, Default)]
+pub(super) struct Promotion {
+    loaded: Mutex<Ghost>,
+}
+
+impl Promotion {
+    /// Whether `object`, which was just loaded, is to move up to a tier that has so many entries. What says no remembers it.
+    pub(super) fn takes(&self, object: &Object, entries: u64) -> bool {
+        let remembered = entries.clamp(1, REMEMBERED_MAX) as usize;
+        let mut loaded = self.loaded.lock();
+        let again = loaded.take(object.digest(), remembered);
+        if !again {
+            loaded.note(object.digest(), remembered);
+        }
+        again
+    }
+}
+
 /// Decides it for one engine.
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -93,6 +113,15 @@ mod tests {
     fn what_is_stored_again_is_worth_a_write() {
         check(Admit::All, &[1, 1, 2], &[true, true, true]);
         check(Admit::Second, &[1, 2, 1, 2, 3, 1], &[false, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_loaded_again_soon_moves_up() {
+        let promotion = Promotion::default();
+        let takes = |key: u8| promotion.takes(&object(key, 0), 8);
+        assert_eq!([takes(1), takes(2), takes(1), takes(1)], [false, false, true, false]);
+        (10..60).for_each(|key| _ = takes(key));
+        assert!(!takes(2), "too many others were loaded meanwhile");
     }
 
     #[test]

@@ -76,8 +76,6 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
         Err(why) => return loaded(Err(why)),
     };
     let object = Arc::clone(fill.object());
-    // Asked for again after it was used before: it is worth a faster device.
-    let was_used = object.last_use() != 0;
     // The first bytes are verified before anybody sees the object: who has got nothing yet can be given another. One with a
     // plan is complete before, as the plan is seen only then.
     if reader.plan().is_some() {
@@ -95,7 +93,7 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
             return;
         }
     }
-    if was_used && station.tier > 0 && core.takes_any(station.tier - 1) {
+    if core.promotes(&object, station) {
         core.write_soon(&object, core.choose(station.tier - 1));
     }
 }

@@ -38,7 +38,7 @@ use crate::memory::Memory;
 use crate::object::Object;
 use crate::report::{DeviceReport, Report};
 use crate::volume::{self, BanError, EntryId, Facts, Health as VolumeHealth, LINKS_MAX, OpenError, Volume};
-use admission::Admission;
+use admission::{Admission, Promotion};
 use drain::Bell;
 use events::DeviceEvents;
 use loader::Loads;
@@ -123,6 +123,7 @@ pub(crate) struct Core {
     stations: Vec<Station>,
     evictions: Arc<dyn Evictions>,
     admission: Admission,
+    promotion: Promotion,
     pace: Arc<Pace>,
     ends: AtomicBool,
     /// With more bytes than this waiting to be written, fills wait; with twice as many, what is stored is not written.
@@ -189,6 +190,7 @@ impl Persistent {
             stations,
             evictions,
             admission: Admission::new(settings.admit, entries),
+            promotion: Promotion::default(),
             pace: settings.pace,
             ends: AtomicBool::new(false),
             behind: settings.memory / 3,
@@ -218,7 +220,7 @@ const HEAD_READ: usize = 16 << 10;
 const FILLS_MAX: usize = 10_000;
 
 /// Threads that read from each device.
-const READERS: usize = 4;
+const READERS: usize = 8;
 
 fn start_threads(core: &Arc<Core>) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
@@ -321,6 +323,16 @@ impl Core {
             .iter()
             .filter(|station| station.tier >= tier && station.volume.health() == VolumeHealth::Good)
             .min_by_key(|station| (station.tier, station.unwritten.load(Ordering::Relaxed)))
+    }
+
+    /// Whether `object`, which was loaded from `station`, is to move up a tier.
+    fn promotes(&self, object: &Object, station: &Station) -> bool {
+        let Some(above) = station.tier.checked_sub(1).filter(|tier| self.takes_any(*tier)) else {
+            return false;
+        };
+        let entries = |station: &Station| station.volume.statistics().entries;
+        let entries = self.stations.iter().filter(|station| station.tier == above).map(entries).sum();
+        self.promotion.takes(object, entries)
     }
 
     /// Whether any device of `tier` takes records.

@@ -1,6 +1,6 @@
 //! Making room: the next region to fill, and what is kept of the one that is emptied.
 //!
-//! One region is always free besides the one that is filled, so that what is kept has somewhere to go, and so that
+//! Two regions are free as a rule besides the one that is filled, so that what is kept has somewhere to go, and so that
 //! readers of an emptied region have time until it is filled again.
 
 use super::append::Log;
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 /// The part of a region that may be kept when it is emptied.
 const KEPT_PART: u32 = 4;
 /// Regions that are left free when one is opened.
-const SPARE: usize = 1;
+const SPARE: usize = 2;
 
 impl Inner {
     /// Seals the open region, opens a free one, and empties one if none is left free then. `keeping`: what is hot in that
