@@ -3,7 +3,7 @@
 use super::Index;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use store::{Creation, Engine, Entry, Evictions as _, Facts, Fill, Full, Hold, Memory, Statistics};
+use store::{Charge, Creation, Engine, Entry, Evictions as _, Facts, Fill, Full, Memory, Statistics};
 
 use copal_store as store;
 
@@ -33,11 +33,11 @@ impl Engine for Table {
         self.memory.begin(creation)
     }
 
-    fn count(&self, bytes: u64) -> Hold {
+    fn count(&self, bytes: u64) -> Charge {
         self.memory.count(bytes)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Hold, Full> {
+    fn reserve(&self, bytes: u64) -> Result<Charge, Full> {
         self.memory.reserve(bytes)
     }
 
@@ -55,6 +55,14 @@ impl Engine for Table {
 
     fn statistics(&self) -> Statistics {
         self.memory.statistics()
+    }
+
+    fn memory(&self) -> u64 {
+        self.memory.memory()
+    }
+
+    fn set_memory_max(&self, bytes: u64) {
+        self.memory.set_memory_max(bytes);
     }
 
     fn shrink(&self, bytes: u64) -> u64 {
