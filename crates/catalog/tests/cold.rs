@@ -204,6 +204,30 @@ fn a_new_version_ends_the_cold_one() {
 }
 
 #[test]
+fn what_is_complete_before_it_is_shown_is_written() {
+    let (site, _) = Site::new();
+    let attributes = Attributes {
+        origin_time: 100.0,
+        ttl: 60.0,
+        grace: 0.0,
+        keep: 0.0,
+        status: 200,
+        flags: Flags(0),
+        ban: 1,
+        vxid: 1,
+    };
+    let creation = Creation { key: [1; 32], attributes, variant: b"", head: b"", length: Some(1) };
+    let mut fill = site.engine.begin(&creation).expect("there is room");
+    fill.append(b"x").expect("there is room");
+    let object = Arc::clone(fill.object());
+    fill.commit();
+    // The writer has it, and waits for this.
+    std::thread::yield_now();
+    site.index.begin(&[1; 32]).insert(Arc::clone(&object));
+    until("the record is written", || object.entry().is_some());
+}
+
+#[test]
 fn a_start_finds_what_there_was() {
     let (site, device) = Site::new();
     (1..20).for_each(|key| drop(site.store(key, &[key; 3000])));

@@ -90,6 +90,11 @@ pub trait Evictions: Send + Sync {
         false
     }
 
+    /// Whether `object` can be found. One that is complete before it is shown is so a moment later.
+    fn is_linked(&self, _object: &Arc<Object>) -> bool {
+        true
+    }
+
     /// Whether the object of `entry` is resident and was used since it came.
     fn is_used(&self, _entry: Entry, _facts: &Facts) -> bool {
         false

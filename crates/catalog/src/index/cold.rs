@@ -707,6 +707,10 @@ impl store::Evictions for Index {
         true
     }
 
+    fn is_linked(&self, object: &Arc<Object>) -> bool {
+        self.shard(object.key()).has(object)
+    }
+
     fn is_used(&self, entry: Entry, facts: &Facts) -> bool {
         let shard = self.shard_of(&facts.key);
         shard.resident(entry, &facts.key).is_some_and(|object| object.last_use() != 0)

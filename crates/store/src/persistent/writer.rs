@@ -57,6 +57,9 @@ fn write(core: &Core, station: &Station, object: &Arc<Object>) -> bool {
     if object.is_gone() || object.state() != State::Stored || object.is_windowed() {
         return false;
     }
+    if !is_linked(core, object) {
+        return false;
+    }
     let links = core.evictions.links(object);
     let head = core.evictions.pack_head(object);
     let mut slices = Vec::new();
@@ -84,6 +87,21 @@ fn write(core: &Core, station: &Station, object: &Arc<Object>) -> bool {
     }
     true
 }
+
+/// Waits for an object that was complete before it was shown (`do_stream` off, ESI) to be put into the index: its fetch does
+/// so next. One that is not by then was given up.
+fn is_linked(core: &Core, object: &Arc<Object>) -> bool {
+    for _ in 0..LINK_TRIES {
+        if core.evictions.is_linked(object) || object.is_gone() {
+            return !object.is_gone();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+/// How often it is looked whether an object has been put into the index, a millisecond apart.
+const LINK_TRIES: usize = 100;
 
 /// What an entry says of `object`.
 fn facts_of(core: &Core, object: &Object) -> Facts {
