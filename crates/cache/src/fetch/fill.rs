@@ -16,6 +16,7 @@ use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use store::cursor::Cut;
 use store::{Cursor, Fill, Flags};
 
 /// How much of a body of unknown length is read before its first extent is chosen.
@@ -149,13 +150,18 @@ fn store_whole(fetch: &mut Fetch, variant: &[u8], body: &[u8]) -> Fetched {
 /// A new object with the stale one's body and the merged head. The body is shared where the store can, else copied. If the stale one is still filling, this waits for it.
 pub(super) async fn from_stale(fetch: &mut Fetch, variant: &[u8]) -> Step {
     let Some(stale) = fetch.stale.clone() else { return Step::Done(Fetched::Failed) };
-    if stale.state() != store::State::Stored && !completed(stale.object()).await {
+    let whole = match stale.state() {
+        store::State::Stored => Ok(()),
+        store::State::Filling | store::State::Failed => completed(stale.object()).await,
+    };
+    if matches!(whole, Err(Cut::Failed | Cut::Gone)) {
         // The object that the origin confirmed turned out to be incomplete.
         fetch.log.records.text(Tag::FetchError, b"Template object failed");
         return Step::failed();
     }
-    if stale.is_windowed() {
-        // It has outgrown its store meanwhile and lost its beginning.
+    if whole.is_err() || stale.is_windowed() {
+        // Its device gave other bytes than were written, or it has outgrown its store and lost its beginning: the origin is
+        // asked for all of it.
         update::forget_stored(fetch);
         fetch.reset_response();
         return Step::Send;
@@ -229,15 +235,18 @@ fn replaced(fetch: &mut Fetch, stale: &Known, object: Arc<store::Object>, length
     Fetched::Stored(object)
 }
 
-/// Waits until `object` is stored; false if it fails.
-async fn completed(object: &Arc<store::Object>) -> bool {
+/// Waits until `object` is stored.
+///
+/// # Errors
+/// Why it never will be.
+async fn completed(object: &Arc<store::Object>) -> Result<(), Cut> {
     let mut cursor = Cursor::new(object, 0, u64::MAX);
     poll_fn(|context| {
         loop {
             match cursor.poll_ready(object, context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(false)) => return Poll::Ready(true),
-                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Ready(Ok(false)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(cut)) => return Poll::Ready(Err(cut)),
                 Poll::Ready(Ok(true)) => {}
             }
             let mut pieces: Vec<IoSlice<'_>> = Vec::new();

@@ -256,6 +256,11 @@ impl Shard {
         !self.cold.is_empty()
     }
 
+    /// The cold entries under `key`, and what is known of them.
+    pub(super) fn cold_of(&self, engines: &Engines, key: &Key) -> Vec<(Entry, Facts)> {
+        self.cold.of(engines, key)
+    }
+
     pub(super) fn count_cold(&self) -> usize {
         self.cold.len()
     }
@@ -483,13 +488,6 @@ impl Index {
         }
     }
 
-    /// Takes out and ends the entries of `key` for which `ends` is true. Returns how many.
-    pub(super) fn end_cold(&self, key: &Key, ends: impl Fn(&Facts) -> bool) -> usize {
-        let ended = self.shard(key).take_cold(self.engines(), key, ends);
-        ended.iter().for_each(|(entry, facts)| self.leave_cold(*entry, facts));
-        ended.len()
-    }
-
     /// An entry is in no shard any more, and ends. No shard is locked.
     pub(super) fn leave_cold(&self, entry: Entry, facts: &Facts) {
         let Some(engine) = self.engines().of(entry) else { return };
@@ -519,10 +517,7 @@ impl Index {
     /// A master with segments under `base` went out.
     pub(super) fn end_family(&self, base: &Key) {
         for key in self.families.leave_master(base) {
-            self.objects(&key).iter().for_each(|segment| {
-                self.unlink(segment);
-            });
-            self.end_cold(&key, |_| true);
+            self.end_all(self.take_out(&key, |_| {}));
         }
     }
 
@@ -569,11 +564,6 @@ impl Index {
             engine.set_times(entry, &facts.key, facts.origin_time, [ttl as f32, grace as f32, keep as f32]);
         }
         shorter
-    }
-
-    /// The cold entries under `key`, and what is known of them.
-    pub(super) fn cold(&self, key: &Key) -> Vec<(Entry, Facts)> {
-        self.shard(key).cold.of(self.engines(), key)
     }
 
     /// Ends the cold entries of shard `number` for which `ends` is true, and tells `ended` of each. How many there were;

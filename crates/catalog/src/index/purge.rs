@@ -1,11 +1,12 @@
 //! Ending objects by their key or by surrogate keys, at once or softly.
 
 use super::cold::Standing;
+use super::head::Head;
 use super::{Index, Key};
 use base::{Seconds, Time};
 use copal_base as base;
 use std::sync::Arc;
-use store::{Flags, Object};
+use store::{Entry, Facts, Flags, Object};
 
 use copal_store as store;
 
@@ -67,10 +68,13 @@ impl Purged {
     }
 }
 
+/// Objects that are to be unlinked, and cold entries that are in no shard any more.
+type TakenOut = (Vec<Arc<Object>>, Vec<(Entry, Facts)>);
+
 impl Index {
     /// Takes out everything under `key`, and returns what had not been taken out before.
     pub fn purge(&self, key: &Key) -> Purged {
-        self.end_all(key, self.objects(key))
+        self.end_all(self.take_out(key, |_| {}))
     }
 
     /// Takes out every response to the resource under `key`, which has changed, and returns those that had not been taken out
@@ -79,28 +83,30 @@ impl Index {
     ///
     /// Source: RFC 9111, section 4.4.
     pub fn invalidate(&self, key: &Key) -> Purged {
-        let mut objects = {
-            let mut shard = self.shard(key);
-            if let Some(head) = shard.heads.get_mut(key) {
-                head.outdate();
-            }
-            shard.objects(key)
-        };
+        let (mut objects, entries) = self.take_out(key, Head::outdate);
         objects.retain(|object| object.flags().0 & (Flags::HIT_FOR_MISS | Flags::HIT_FOR_PASS) == 0);
-        self.end_all(key, objects)
+        self.end_all((objects, entries))
     }
 
     /// Shortens the life of everything under `key`.
     pub fn shorten(&self, key: &Key, remainder: &Remainder, now: Time) -> (Vec<(Arc<Object>, bool)>, u64) {
-        let objects = self.objects(key).into_iter().map(|object| {
+        // In one hold of the lock: an object that is loaded meanwhile is in one of the two.
+        let (objects, cold) = {
+            let shard = self.shard(key);
+            (shard.objects(key), shard.cold_of(self.engines(), key))
+        };
+        let objects = objects.into_iter().map(|object| {
             let shorter = remainder.apply(&object, now);
             (object, shorter)
         });
         let objects = objects.collect();
-        let cold = self.cold(key);
-        cold.iter().for_each(|(entry, facts)| {
-            self.shorten_cold(*entry, facts, remainder, now);
-        });
+        for (entry, facts) in &cold {
+            if !self.shorten_cold(*entry, facts, remainder, now)
+                && let Some(Standing::Resident(object)) = self.by_entry(*entry)
+            {
+                remainder.apply(&object, now);
+            }
+        }
         (objects, cold.len() as u64)
     }
 
@@ -166,10 +172,21 @@ impl Index {
         (objects.collect(), cold)
     }
 
-    fn end_all(&self, key: &Key, mut objects: Vec<Arc<Object>>) -> Purged {
-        // Objects that are evicted meanwhile are cold by then.
+    /// The objects under `key`, and its cold entries, which are taken out. In one hold of the lock: what is loaded or evicted
+    /// meanwhile is in one of the two. `act` is done to the key's head.
+    pub(super) fn take_out(&self, key: &Key, act: impl FnOnce(&mut Head)) -> TakenOut {
+        let mut shard = self.shard(key);
+        if let Some(head) = shard.heads.get_mut(key) {
+            act(head);
+        }
+        (shard.objects(key), shard.take_cold(self.engines(), key, |_| true))
+    }
+
+    pub(super) fn end_all(&self, (mut objects, cold): TakenOut) -> Purged {
+        // The entry of one that is evicted meanwhile ends as well.
         objects.retain(|object| self.unlink(object));
-        let entries = self.end_cold(key, |_| true) as u64;
+        cold.iter().for_each(|(entry, facts)| self.leave_cold(*entry, facts));
+        let entries = cold.len() as u64;
         let times = objects.len() as u64 + entries;
         Purged { objects: objects.into_iter().map(|object| (object, 1)).collect(), entries, times }
     }

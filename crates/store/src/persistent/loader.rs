@@ -76,9 +76,9 @@ fn load(core: &Core, station: &Station, slot: EntryId, loaded: Loaded) {
         Err(why) => return loaded(Err(why)),
     };
     let object = Arc::clone(fill.object());
-    // The first bytes are verified before anybody sees the object: who has got nothing yet can be given another. One with a
-    // plan is complete before, as the plan is seen only then.
-    if reader.plan().is_some() {
+    // The first bytes are verified before anybody sees the object: a client that has got nothing yet can be given another. A
+    // body that came with the head is verified whole, and so is one with a plan, which is seen only then.
+    if reader.plan().is_some() || reader.body_length() <= FIRST_READ as u64 {
         if let Err(why) = read_rest(fill, &mut reader) {
             return loaded(Err(why));
         }
