@@ -317,12 +317,14 @@ impl Core {
     }
 
     /// The device for the next record, of `tier` or else of the next slower one that has any in use: of those of one tier the
-    /// one with the least to write.
+    /// one with the least to write, and of several such the emptiest.
     fn choose(&self, tier: usize) -> Option<&Station> {
         self.stations
             .iter()
             .filter(|station| station.tier >= tier && station.volume.health() == VolumeHealth::Good)
-            .min_by_key(|station| (station.tier, station.unwritten.load(Ordering::Relaxed)))
+            .min_by_key(|station| {
+                (station.tier, station.unwritten.load(Ordering::Relaxed), station.volume.fullness())
+            })
     }
 
     /// Whether `object`, which was loaded from `station`, is to move up a tier.

@@ -311,6 +311,13 @@ impl Volume {
         self.inner.health()
     }
 
+    /// How full it is, in millionths of its regions' bytes. Never waits for the device.
+    pub fn fullness(&self) -> u64 {
+        let superblock = &self.inner.superblock;
+        let most = u64::from(superblock.region_count) * u64::from(superblock.region_size);
+        (self.inner.core.lock().live_units * UNIT).saturating_mul(1_000_000) / most.max(1)
+    }
+
     /// What it has done and holds.
     pub fn statistics(&self) -> VolumeStatistics {
         let inner = &self.inner;
